@@ -157,9 +157,9 @@ std::string wayOf(const Path &path) {
     return fmt::format("is a cluster file: `--cluster {}` together with a run file", name);
   case PathKind::RankTable:
     return fmt::format(
-        "is a rank table: `--cluster NAME --rank-table {}` with `compile` plans for its hosts, `espalier "
-        "run X.plan --rank-table {}` starts on them",
-        name, name);
+        "is a rank table: `--cluster NAME --rank-table {0}` with `compile` plans for its hosts, `espalier launch "
+        "--hosts {0} -- run X.plan` starts on them, `espalier run X.plan --rank-table {0}` on this one",
+        name);
   case PathKind::ShellScript:
     return fmt::format("is a script: `espalier import-args {} -o RUN.yaml` makes it a run file", name);
   case PathKind::HfConfig:

@@ -40,7 +40,7 @@ std::vector<std::string> resolveRankTable(std::vector<std::string> words) {
     return words;
   if (!cluster)
     throw rt::PlanError("--rank-table gives hosts and devices only; give --cluster NAME, too, for the rates");
-  rt::launch::RankTable table = rt::launch::readRankTable(*file);
+  rt::launch::RankTable table = rt::launch::readRankTable(*file, /*needsAddresses=*/false);
   size_t devices = table.servers.front().devices.size();
   for (const rt::launch::TableServer &server : table.servers)
     if (server.devices.size() != devices)

@@ -51,11 +51,17 @@ std::unique_ptr<rt::Tokenizer> openChatTokenizer(ServeWords &words) {
     return nullptr;
   rt::TokenizerOptions options = rt::withOwnKind(words.model.tokenizer);
   words.options.chat = chatTemplateOf(words);
+  options.specialTokens = options.kind != "hf"; // hf finds special tokens in a text without it
+  options.addBos = false;
+  std::unique_ptr<rt::Tokenizer> tokenizer = rt::openTokenizer(options);
   if (words.options.chat.chat && options.kind == "sentencepiece")
-    words.options.chat = {std::nullopt, "a sentencepiece model has no ids for the tokens of a chat template; start the "
-                                        "server with --tokenizer hf and the model's tokenizer.json"};
-  options.specialTokens = options.kind == "gpt2"; // hf finds special tokens in a text without it
-  return rt::openTokenizer(options);
+    for (const std::string &special : rt::specialTokensOf(*words.options.chat.chat))
+      if (tokenizer->encode(special).size() != 1)
+        throw rt::PlanError(fmt::format(
+            "{}: chats of the template {} need {} as one token, the tokenizer makes {} of it; "
+            "give the tokenizer of a model of this template, or another --chat-template",
+            options.modelFile, rt::nameOf(*words.options.chat.chat), special, tokenizer->encode(special).size()));
+  return tokenizer;
 }
 
 int serveModel(ServeWords &words) {

@@ -21,27 +21,34 @@ using namespace rt;
 
 namespace {
 
-/// Prints progress rate and remaining time to a terminal, at most ten times a second.
+/// Prints progress rate and remaining time to a terminal, at most ten times a second, or a line each time that so many
+/// documents more are done.
 class ProgressLine {
 public:
+  explicit ProgressLine(int64_t interval) : interval(interval) {}
   void show(const TokenizeProgress &now) {
     using namespace std::chrono;
     double seconds = duration<double>(steady_clock::now() - begin).count();
-    if (!isTerminal || seconds < lastShown + 0.1)
+    if (interval > 0 ? now.documents < lastDocuments + interval : !isTerminal || seconds < lastShown + 0.1)
       return;
     lastShown = seconds;
+    lastDocuments = interval > 0 ? now.documents / interval * interval : 0;
     double rate = static_cast<double>(now.bytesRead) / seconds;
     std::string left = now.bytesTotal > 0
                            ? fmt::format(", {:.0f} s left", static_cast<double>(now.bytesTotal - now.bytesRead) / rate)
                            : "";
-    fmt::print(stderr, "\r{} documents, {} tokens, {:.1f} MB/s{}   ", now.documents, now.tokens, rate / 1e6, left);
+    std::string line =
+        fmt::format("{} documents, {} tokens, {:.1f} MB/s{}", now.documents, now.tokens, rate / 1e6, left);
+    fmt::print(stderr, "{}", interval > 0 ? line + "\n" : "\r" + line + "   ");
   }
   ~ProgressLine() {
-    if (isTerminal && lastShown > 0)
+    if (isTerminal && interval == 0 && lastShown > 0)
       fmt::print(stderr, "\n");
   }
 
 private:
+  const int64_t interval; ///< in documents; 0: by time
+  int64_t lastDocuments = 0;
   bool isTerminal = ::isatty(STDERR_FILENO) == 1;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   double lastShown = 0;
@@ -54,6 +61,7 @@ struct TokenizeArguments {
   std::string templateName, bos, eos;
   Option keys, appendEod; ///< options that conversations do not take
   Verb conversations;
+  int64_t logInterval = 0;
   bool json = false;
 };
 
@@ -130,7 +138,7 @@ void runTokenize(TokenizeArguments arguments) {
   refuseOthers(arguments.job.inputs);
   prepareChat(arguments);
   std::unique_ptr<Tokenizer> tokenizer = openTokenizer(arguments.tokenizer);
-  ProgressLine line;
+  ProgressLine line(arguments.logInterval);
   arguments.job.progress = [&line](const TokenizeProgress &now) { line.show(now); };
   TokenizeReport report = tokenizeFiles(*tokenizer, arguments.job);
   if (report.skippedLines > 0)
@@ -174,6 +182,10 @@ void addTokenize(const Verb &data) {
   command.option("--workers", job.workers, "threads that tokenize").range(1, 1024);
   command.option("--partitions", job.partitions, "parts of the input that are read at the same time and merged")
       .range(1, 1024);
+  command
+      .option("--log-interval", arguments->logInterval,
+              "documents between lines of progress; default: one line, on a terminal")
+      .range(1, int64_t{1} << 40);
   addTokenizerOptions(command, arguments->tokenizer);
   addChatOptions(command, *arguments);
   addJsonFlag(command, arguments->json);

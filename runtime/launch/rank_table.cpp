@@ -3,6 +3,7 @@
 #include "runtime/path_kind.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -40,6 +41,15 @@ std::string readText(const std::filesystem::path &file) {
   return std::move(text).str();
 }
 
+/// Returns why nobody can have an address, such as the "10.*.*.*" of published tables; empty if it may be one.
+std::string whyNoAddress(const std::string &address) {
+  constexpr std::string_view others = ".-_:%[]"; // of host names and of IPv6
+  auto isOfAddress = [&](unsigned char c) { return std::isalnum(c) || others.find(c) != std::string_view::npos; };
+  return std::ranges::all_of(address, isOfAddress)
+             ? ""
+             : fmt::format("is \"{}\", a placeholder; write the address in its place", address);
+}
+
 /// Parses a decimal number from 0 to 2^20 without sign or spaces.
 std::optional<int> numberIn(std::string_view text) {
   int number = 0;
@@ -51,7 +61,7 @@ std::optional<int> numberIn(std::string_view text) {
 /// Reads one file. Collects all errors, so that they can be reported together.
 class TableReader {
 public:
-  explicit TableReader(std::string file) : file(std::move(file)) {}
+  TableReader(std::string file, bool needsAddresses) : file(std::move(file)), needsAddresses(needsAddresses) {}
 
   RankTable read(const std::string &text) {
     Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -105,6 +115,11 @@ private:
     return std::nullopt;
   }
 
+  void checkAddress(const std::string &where, const std::string &address) {
+    if (std::string why = whyNoAddress(address); needsAddresses && !why.empty())
+      fault(where, why);
+  }
+
   std::optional<int> numberAt(const Json &object, const std::string &where, const char *name) {
     std::optional<std::string> text = textAt(object, where, name);
     if (!text)
@@ -124,6 +139,7 @@ private:
       fault(where + ".server_id", "is \"\", wanted the server's address");
     else if (id && !serverIds.insert(server.id).second)
       fault(where + ".server_id", fmt::format("{} has an entry before", server.id));
+    checkAddress(where + ".server_id", server.id);
     if (!json.is_object() || !json.contains("device") || !json["device"].is_array() || json["device"].empty()) {
       fault(where + ".device", "is missing, empty or no list");
       areRanksKnown = false;
@@ -140,6 +156,7 @@ private:
         fault(at + ".device_id", fmt::format("{} has an entry before on this server", *device));
       if (!ip.empty() && !ips.insert(ip).second)
         fault(at + ".device_ip", fmt::format("{} has an entry before", ip));
+      checkAddress(at + ".device_ip", ip);
       areRanksKnown &= rank.has_value();
       ranks.push_back({rank.value_or(0), at + ".rank_id"});
       server.devices.push_back({device.value_or(0), ip, rank.value_or(0)});
@@ -161,6 +178,7 @@ private:
   }
 
   std::string file;
+  bool needsAddresses;
   std::vector<std::string> faults;
   std::set<std::string> serverIds, ips;
   bool areRanksKnown = true;                      ///< for all devices
@@ -176,10 +194,10 @@ int RankTable::ranks() const {
   return count;
 }
 
-RankTable readRankTable(const std::filesystem::path &file) {
+RankTable readRankTable(const std::filesystem::path &file, bool needsAddresses) {
   if (PathKind kind = pathKind(file); kind != PathKind::Unknown && kind != PathKind::RankTable)
     refuseOther(file, "is no rank table");
-  return TableReader(file.string()).read(readText(file));
+  return TableReader(file.string(), needsAddresses).read(readText(file));
 }
 
 std::string printRankTable(const RankTable &table) {
@@ -283,7 +301,7 @@ std::vector<Host> readHosts(const std::filesystem::path &file) {
     Host host;
     if (!(words >> host.address))
       continue;
-    std::string what;
+    std::string what = whyNoAddress(host.address);
     std::set<std::string> seen;
     for (std::string word; what.empty() && words >> word;)
       what = readHostWord(word, host, seen);

@@ -43,8 +43,8 @@ struct RankTable {
 
 /// Reads and checks a table. Throws TableError with a line "FILE: error: server_list[1].device[0].rank_id: ..." for
 /// every error. Errors are missing members, numbers that are not strings, wrong counts, gaps, and duplicate servers,
-/// addresses, devices or ranks.
-RankTable readRankTable(const std::filesystem::path &file);
+/// addresses, devices or ranks, and placeholders in the place of addresses unless `needsAddresses` is false.
+RankTable readRankTable(const std::filesystem::path &file, bool needsAddresses = true);
 
 /// Returns the table as JSON text in the format of hccl_tools.
 std::string printRankTable(const RankTable &table);

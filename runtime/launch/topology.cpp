@@ -172,7 +172,9 @@ public:
       return 0;
     size_t server = named(options.hostName);
     if (server == servers.size())
-      throw LaunchError(fmt::format("{} does not say which of {} this host is; give --server-id or --device-range",
+      throw LaunchError(fmt::format("{0} does not say which of {1} this host is; `espalier launch --hosts {0} -- run "
+                                    "X.plan ...` starts the run on "
+                                    "all of them, --server-id or --device-range on this one",
                                     options.tableFile, listServers(&TableServer::id)));
     return server;
   }

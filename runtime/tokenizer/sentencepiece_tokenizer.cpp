@@ -3,6 +3,7 @@
 // without a piece become bytes.
 #include "runtime/files/data_error.h"
 #include "runtime/files/mapped_file.h"
+#include "runtime/tokenizer/hf_added_tokens.h"
 #include "runtime/tokenizer/sentencepiece_normalizer.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/utf8.h"
@@ -30,6 +31,7 @@ struct Model {
   ModelProto proto;
   std::unordered_map<std::string_view, int32_t> mergeable, reserved; // views into proto
   std::vector<int32_t> byteIds;                                      // empty without byte fallback
+  std::unique_ptr<AddedTokenFinder> controls;                        // such as <s> and </s>
   std::unique_ptr<SentencePieceNormalizer> normalizer;
 
   Piece::Type type(int32_t id) const { return proto.pieces(id).type(); }
@@ -130,12 +132,33 @@ private:
 
 class SentencePieceTokenizer final : public Tokenizer {
 public:
-  SentencePieceTokenizer(std::shared_ptr<const Model> tables, bool addsBos)
-      : model(std::move(tables)), addsBos(addsBos) {}
+  SentencePieceTokenizer(std::shared_ptr<const Model> tables, bool addsBos, bool recognizesSpecial)
+      : model(std::move(tables)), addsBos(addsBos), recognizesSpecial(recognizesSpecial) {}
 
   void encode(std::string_view text, std::vector<int32_t> &ids) override {
     if (addsBos)
       ids.push_back(model->proto.trainer_spec().bos_id());
+    if (!recognizesSpecial)
+      return encodePlain(text, ids);
+    for (const AddedPiece &piece : model->controls->cut(text))
+      if (piece.id >= 0)
+        ids.push_back(piece.id);
+      else
+        encodePlain(text.substr(piece.begin, piece.end - piece.begin), ids);
+  }
+  std::string decode(std::span<const int32_t> ids) const override;
+  int64_t vocabSize() const override { return model->proto.pieces_size(); }
+  int32_t eodToken() const override {
+    int32_t id = model->proto.trainer_spec().eos_id();
+    return id < model->proto.pieces_size() ? id : -1;
+  }
+  std::unique_ptr<Tokenizer> clone() const override {
+    return std::make_unique<SentencePieceTokenizer>(model, addsBos, recognizesSpecial);
+  }
+
+private:
+  /// Encodes a text without special tokens.
+  void encodePlain(std::string_view text, std::vector<int32_t> &ids) const {
     std::string normalized = model->normalizer->normalize(text);
     bool isAfterUnknown = false;
     Merging(*model, normalized).run([&](std::string_view piece, int32_t id) {
@@ -149,17 +172,9 @@ public:
       isAfterUnknown = isUnknown;
     });
   }
-  std::string decode(std::span<const int32_t> ids) const override;
-  int64_t vocabSize() const override { return model->proto.pieces_size(); }
-  int32_t eodToken() const override {
-    int32_t id = model->proto.trainer_spec().eos_id();
-    return id < model->proto.pieces_size() ? id : -1;
-  }
-  std::unique_ptr<Tokenizer> clone() const override { return std::make_unique<SentencePieceTokenizer>(model, addsBos); }
 
-private:
   std::shared_ptr<const Model> model;
-  bool addsBos;
+  bool addsBos, recognizesSpecial;
 };
 
 std::string spacesOf(std::string_view text) {
@@ -255,16 +270,20 @@ std::unique_ptr<Tokenizer> openSentencePieceTokenizer(const TokenizerOptions &op
   if (options.addBos && (bos < 0 || bos >= model->proto.pieces_size()))
     throw DataError(model->file, "has no token that begins a document");
   std::vector<std::string> userDefined;
-  for (const Piece &piece : model->proto.pieces())
-    if (piece.type() == Piece::USER_DEFINED)
-      userDefined.push_back(piece.piece());
+  std::vector<AddedToken> controls;
+  for (int32_t id = 0; id < model->proto.pieces_size(); ++id)
+    if (const std::string &piece = model->proto.pieces(id).piece(); model->type(id) == Piece::USER_DEFINED)
+      userDefined.push_back(piece);
+    else if (model->type(id) == Piece::CONTROL)
+      controls.push_back({.text = piece, .id = id, .isSpecial = true});
+  model->controls = std::make_unique<AddedTokenFinder>(std::move(controls));
   const sentencepiece::NormalizerSpec &spec = model->proto.normalizer_spec();
   SentencePieceNormalizer::Rules rules{spec.add_dummy_prefix(), spec.remove_extra_whitespaces(),
                                        spec.escape_whitespaces(),
                                        model->proto.trainer_spec().treat_whitespace_as_suffix()};
   model->normalizer = std::make_unique<SentencePieceNormalizer>(model->file, spec.precompiled_charsmap(), rules,
                                                                 PrefixMatcher(std::move(userDefined)));
-  return std::make_unique<SentencePieceTokenizer>(std::move(model), options.addBos);
+  return std::make_unique<SentencePieceTokenizer>(std::move(model), options.addBos, options.specialTokens);
 }
 
 } // namespace espalier::rt

@@ -44,6 +44,7 @@ struct TokenizerOptions {
   std::string modelFile;      // hf: tokenizer.json; sentencepiece: tokenizer.model
   int64_t vocabSize = 0;      // null: the number of ids
   /// Selects HF's behavior: special tokens in the text become their ids, and hf adds the tokens of its post-processor.
+  /// The texts between the tokens of a sentencepiece model are encoded on their own, as Llama 2 does.
   /// Off selects Megatron's behavior for gpt2 and sentencepiece: special tokens in the text are plain text.
   bool specialTokens = false;
   /// sentencepiece: starts each document with the model's begin token, as Megatron's Llama2Tokenizer does.

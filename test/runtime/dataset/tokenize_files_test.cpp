@@ -93,6 +93,24 @@ TEST(Tokenize, AcceptsMegatronsOptions) {
               slurp(sharedData() + "golden/tinyshakespeare_text_document.bin"));
 }
 
+// Lines of progress go to standard error, at most one per block of the input.
+TEST(Tokenize, LogsProgressAtMegatronsInterval) {
+  Scratch scratch;
+  std::string text;
+  for (int i = 0; i < 3000; ++i)
+    text += fmt::format("{{\"text\":\"{}\"}}\n", std::string(1000, 'a'));
+  spit(scratch.path("a.jsonl"), text);
+  auto linesWith = [&](const char *interval) {
+    Outcome outcome = run({"data", "tokenize", scratch.path("a.jsonl"), "--log-interval", interval, "--overwrite",
+                           "--output-prefix", scratch.path("t")});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return std::count(outcome.err.begin(), outcome.err.end(), '\n');
+  };
+  EXPECT_EQ(linesWith("100"), 3); // the input has three blocks
+  EXPECT_EQ(linesWith("2500"), 1);
+  EXPECT_EQ(linesWith("5000"), 0);
+}
+
 TEST(Tokenize, EveryKeyGetsItsFiles) {
   ESPALIER_NEEDS_FIXTURES();
   Scratch scratch;

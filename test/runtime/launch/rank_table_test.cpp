@@ -94,7 +94,20 @@ TEST_F(RankTableTest, ReportsEachErrorWithItsLocation) {
               HasSubstr("server_list: is missing, empty or no list"));
   EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"][0]["server_id"] = ""; }),
               HasSubstr("server_list[0].server_id: is \"\", wanted the server's address"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"][0]["server_id"] = "10.*.*.*"; }),
+              HasSubstr("server_list[0].server_id: is \"10.*.*.*\", a placeholder; write the address in its place"));
+  EXPECT_THAT(faultsAfter([](Json &json) { device(json, 0, 1)["device_ip"] = "192.1.<N>.6"; }),
+              HasSubstr("server_list[0].device[1].device_ip: is \"192.1.<N>.6\", a placeholder"));
+  EXPECT_EQ(faultsAfter([](Json &json) { json["server_list"][0]["server_id"] = "[fe80::1%eth0]"; }), "");
   EXPECT_THAT(faults("[1, 2"), HasSubstr("is no JSON object"));
+}
+
+// A plan needs the numbers of hosts and devices alone.
+TEST_F(RankTableTest, CountsTheHostsOfAPublishedTable) {
+  Json json = Json::parse(printRankTable(tableOf(std::vector<Host>{{"10.0.0.1", 8, {}}})));
+  json["server_list"][0]["server_id"] = "10.*.*.*";
+  write(json.dump());
+  EXPECT_EQ(readRankTable(file, /*needsAddresses=*/false).ranks(), 8);
 }
 
 TEST_F(RankTableTest, ReportsAllErrorsAtOnce) {

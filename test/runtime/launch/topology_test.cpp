@@ -151,7 +151,9 @@ TEST(TopologyTest, ARankTableLocatesRanks) {
 
 TEST(TopologyTest, TablesThatDoNotFitAreRefused) {
   LaunchOptions options = table({{"10.0.0.1", 2, {}}, {"10.0.0.2", 2, {}}});
-  EXPECT_THAT(refusal({}, options, cuda(4)), HasSubstr("does not say which of 10.0.0.1, 10.0.0.2 this host is"));
+  EXPECT_THAT(
+      refusal({}, options, cuda(4)),
+      HasSubstr("does not say which of 10.0.0.1, 10.0.0.2 this host is; `espalier launch --hosts t.json -- run"));
   EXPECT_THAT(refusal({}, options, cuda(8)), HasSubstr("t.json says 4 ranks, x.plan is a plan for 8"));
   options.serverId = "10.0.0.3";
   EXPECT_THAT(refusal({}, options, cuda(4)), HasSubstr("t.json has no server 10.0.0.3"));

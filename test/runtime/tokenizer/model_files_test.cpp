@@ -32,7 +32,7 @@ class ModelFile : public testing::TestWithParam<const char *> {};
 TEST_P(ModelFile, IdsFramesAndTextsAsRecorded) {
   TokenizerOptions options = optionsFor(models + GetParam());
   auto plain = openTokenizer(options);
-  options.specialTokens = true;
+  options.specialTokens = options.kind == "hf"; // the records of sentencepiece have control tokens as plain text
   options.addBos = options.kind == "sentencepiece";
   auto framed = openTokenizer(options);
   std::istringstream lines(slurp(models + GetParam() + ".cases.jsonl"));
@@ -55,6 +55,23 @@ TEST_P(ModelFile, IdsFramesAndTextsAsRecorded) {
 INSTANTIATE_TEST_SUITE_P(Forms, ModelFile,
                          testing::Values("split.json", "prefixed.json", "chars.json", "metaspace.json", "bytes.model",
                                          "rules.model"));
+
+// The chats of Llama 2 have control tokens in their text; the text between two tokens is encoded on its own.
+TEST(SentencePieceModel, FindsControlTokensIfAsked) {
+  TokenizerOptions options = optionsFor(models + "bytes.model");
+  auto plain = openTokenizer(options);
+  options.specialTokens = true;
+  auto special = openTokenizer(options);
+  std::vector<int32_t> want = {1};
+  plain->encode("[INST] a [/INST] b ", want);
+  want.push_back(2);
+  want.push_back(1);
+  plain->encode("[INST] c", want);
+  EXPECT_EQ(special->encode("<s>[INST] a [/INST] b </s><s>[INST] c"), want);
+  EXPECT_EQ(special->clone()->encode("<s></s>"), (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(special->encode(""), (std::vector<int32_t>()));
+  EXPECT_GT(plain->encode("<s>").size(), 1U);
+}
 
 /// Returns a tokenizer.json with one step. Byte tokens show the output of a normalizer. One unknown token per word
 /// shows where a pre-tokenizer cuts.
