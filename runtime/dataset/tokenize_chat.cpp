@@ -28,7 +28,7 @@ std::string noKey(const std::string &key, const nlohmann::json &object) {
   for (const auto &[name, value] : object.items())
     if (names.size() <= mostKeysShown)
       names.push_back(name);
-  return noKey(key, names);
+  return rt::noKey(key, names);
 }
 
 /// Reads a string field of an object. Returns a fault, or an empty string.
