@@ -479,7 +479,7 @@ TEST(Tokenize, ReadsTheJsonOfOtherPrograms) {
 TEST(Tokenize, NamesTheFaultOfAnArray) {
   Scratch scratch;
   for (auto [text, fault] :
-       {std::pair("[\n{\"text\":\"a\"},\n\n{\"txt\":\"b\"}\n]", ":4: error: no key \"text\"; the keys are \"txt\""),
+       {std::pair("[\n{\"text\":\"a\"},\n\n{\"txt\":\"b\"}\n]", ":4: error: no key \"text\"; there are \"txt\""),
         {"[\n{\"text\":\"a\"}", ":2: error: the array has no end"},
         {"[{\"text\":\"a\"},]", ":1: error: an element of the array is empty"},
         {"[{\"text\":\"a\"}]\n{\"text\":\"b\"}", ":2: error: text follows the array"},
@@ -504,7 +504,7 @@ TEST(Tokenize, TakesTokenIds) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("2 documents, 5 tokens"));
   Outcome refused = run({"data", "tokenize", scratch.path("a.jsonl"), "--output-prefix", scratch.path("t")});
-  EXPECT_THAT(refused.err, HasSubstr("no key \"text\"; the keys are \"input_ids\", \"attention_mask\""));
+  EXPECT_THAT(refused.err, HasSubstr("no key \"text\"; there are \"input_ids\", \"attention_mask\""));
 }
 
 // A folder or a token file of another system is refused with the command that converts it.
