@@ -3,7 +3,6 @@
 #include "compiler/exit_code.h"
 #include "compiler/import/megatron/import_args.h"
 #include "compiler/import/run/import_run.h"
-#include "compiler/import/yaml/findings_json.h"
 #include "compiler/write_whole.h"
 #include "runtime/error_line.h"
 #include "runtime/path_kind.h"
@@ -87,26 +86,6 @@ bool readBase(const ArgsArguments &arguments, ArgsOptions &options) {
   return true;
 }
 
-/// Prints what became of each flag.
-void printFlags(const ArgsArguments &arguments, const ImportedArgs &imported) {
-  if (!arguments.json) {
-    for (const FlagReport &flag : imported.flags)
-      fmt::print(stderr, "{}:{}:{}: {} {}: {}\n", flag.where.file, flag.where.line, flag.where.column,
-                 flag.isUsed ? "used" : "ignored", flag.flag, flag.effect);
-    return;
-  }
-  nlohmann::ordered_json answer = {{"schema", 1}, {"file", arguments.file}, {"output", arguments.output}};
-  answer["run_file"] = imported.diagnostics.hasErrors() ? nullptr : nlohmann::ordered_json(imported.yaml);
-  answer["keys"] = nlohmann::ordered_json::array();
-  for (const FlagReport &flag : imported.flags)
-    answer["keys"].push_back({{"key", flag.flag},
-                              {"line", flag.where.line},
-                              {"action", flag.isUsed ? "used" : "ignored"},
-                              {"effect", flag.effect}});
-  addFindings(answer, imported.diagnostics);
-  fmt::print("{}\n", answer.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
-
 } // namespace
 
 int importArgsVerb(const ArgsArguments &arguments) {
@@ -128,8 +107,10 @@ int importArgsVerb(const ArgsArguments &arguments) {
     return UserError;
   ImportedArgs imported = importArgs(arguments.file, *text, options);
   fmt::print(stderr, "{}", imported.diagnostics.render());
-  if (arguments.json || !imported.diagnostics.hasErrors())
-    printFlags(arguments, imported);
+  if (arguments.json)
+    fmt::print("{}", importJson(arguments.file, arguments.output, imported.yaml, imported.flags, imported.diagnostics));
+  else if (!imported.diagnostics.hasErrors())
+    fmt::print(stderr, "{}", importText(imported.flags));
   if (imported.diagnostics.hasErrors())
     return UserError;
   if (arguments.output.empty()) {

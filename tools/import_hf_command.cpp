@@ -4,7 +4,6 @@
 #include "tools/commands.h"
 
 #include "compiler/import/huggingface/hf_config.h"
-#include "compiler/import/yaml/findings_json.h"
 
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/files/atomic_file.h"
@@ -14,7 +13,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 namespace espalier {
 namespace {
@@ -25,26 +23,6 @@ struct ImportHfWords {
   std::string folder, output;
   bool json = false;
 };
-
-/// Prints what became of each key.
-void printKeys(const ImportHfWords &words, const ImportedHf &imported) {
-  if (!words.json) {
-    for (const HfKeyReport &key : imported.keys)
-      fmt::print(stderr, "{}:{}:{}: {} {}: {}\n", key.where.file, key.where.line, key.where.column,
-                 key.isUsed ? "used" : "ignored", key.key, key.effect);
-    return;
-  }
-  nlohmann::ordered_json answer = {{"schema", 1}, {"file", words.folder}, {"output", words.output}};
-  answer["run_file"] = imported.diagnostics.hasErrors() ? nullptr : nlohmann::ordered_json(imported.yaml);
-  answer["keys"] = nlohmann::ordered_json::array();
-  for (const HfKeyReport &key : imported.keys)
-    answer["keys"].push_back({{"key", key.key},
-                              {"line", key.where.line},
-                              {"action", key.isUsed ? "used" : "ignored"},
-                              {"effect", key.effect}});
-  addFindings(answer, imported.diagnostics);
-  fmt::print("{}\n", answer.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
 
 ExitCode importHf(const ImportHfWords &words) {
   std::string file = words.folder;
@@ -61,8 +39,10 @@ ExitCode importHf(const ImportHfWords &words) {
   }
   ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
   fmt::print(stderr, "{}", imported.diagnostics.render());
-  if (words.json || !imported.diagnostics.hasErrors())
-    printKeys(words, imported);
+  if (words.json)
+    fmt::print("{}", importJson(words.folder, words.output, imported.yaml, imported.keys, imported.diagnostics));
+  else if (!imported.diagnostics.hasErrors())
+    fmt::print(stderr, "{}", importText(imported.keys));
   if (imported.diagnostics.hasErrors())
     return UserError;
   if (words.output.empty()) {

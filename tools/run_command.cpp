@@ -222,8 +222,7 @@ void addDataOptions(const Verb &run, rt::RunOptions &options) {
   rt::DataOptions &data = options.data;
   run.option("--data", data.words,
              "a text file, PREFIX of PREFIX.bin and .idx, or mock; PATH PATH ... or WEIGHT PATH WEIGHT PATH ... blends "
-             "several; "
-             "default: the plan's");
+             "several; default: the plan's");
   run.option("--split", data.split, "weights of training, validation and test; default: the plan's, or 969,30,1");
   run.option("--eod-token", data.eodToken, "id of the token that ends a document").range(0, 2147483647);
   run.flag("--eod-mask-loss", data.eodMaskLoss, "no loss where the input is the end of a document");

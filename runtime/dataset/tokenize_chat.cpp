@@ -23,19 +23,19 @@ constexpr std::pair<std::string_view, std::string_view> shareGptRoles[] = {
 constexpr std::array usualBos = {"<s>", "<|begin_of_text|>", "<bos>"};
 
 /// Returns the fault that an object has no such key.
-std::string noKey(const std::string &key, const nlohmann::json &object) {
+std::string missingKey(const std::string &key, const nlohmann::json &object) {
   std::vector<std::string> names;
   for (const auto &[name, value] : object.items())
     if (names.size() <= mostKeysShown)
       names.push_back(name);
-  return rt::noKey(key, names);
+  return noKey(key, names);
 }
 
 /// Reads a string field of an object. Returns a fault, or an empty string.
 std::string readText(const nlohmann::json &object, const std::string &key, std::string &text) {
   auto found = object.find(key);
   if (found == object.end())
-    return noKey(key, object);
+    return missingKey(key, object);
   if (!found->is_string())
     return fmt::format("key \"{}\" holds {}, want a string", key, found->type_name());
   text = found->get<std::string>();
@@ -86,7 +86,7 @@ std::string readMessages(const nlohmann::json &line, const std::string &key, std
   if (list == line.end() && key == "messages")
     list = line.find("conversations"); // the key of ShareGPT
   if (list == line.end())
-    return noKey(key, line);
+    return missingKey(key, line);
   if (!list->is_array())
     return fmt::format("key \"{}\" holds {}, want a list of messages", key, list->type_name());
   if (list->empty())

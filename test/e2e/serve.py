@@ -179,21 +179,29 @@ def check_pages(server):
     print("metrics, the page, and requests of an allowed origin")
 
 
-def check_refused_body(server):
-    """The body of a refused request is not read as the next request of the connection."""
+def check_unread_bodies(server):
+    """A body that the server does not read is not read as the next request of the connection, whatever the answer."""
     inner = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(inner)}\r\n\r\n".encode()
-    with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=20 * slowdown) as client:
-        client.sendall(head)
-        said = client.recv(4096)
-        try:
-            client.sendall(inner)  # after the refusal, as a proxy that passes on a body may do
-            while piece := client.recv(4096):
-                said += piece
-        except (BrokenPipeError, ConnectionResetError):  # the server has closed the connection with the body unread
-            pass
-    assert said.count(b"HTTP/1.1 ") == 1 and b" 401 " in said, said
-    print("a refused body is no request")
+    key = f"Authorization: Bearer {TOKEN}\r\n"
+    length, chunked = f"Content-Length: {len(inner)}\r\n", "Transfer-Encoding: chunked\r\n"
+    heads = [("POST /v1/completions", length, 401), ("POST /v1/completions", length + chunked, 401),
+             ("POST /nothing", key + length, None), ("GET /health", key + length, 200), ("GET /nothing", key + length, 404),
+             ("OPTIONS /v1/completions", key + length, None), ("DELETE /v1/completions", key + length, None),
+             ("POST /v1/completions", key + "Content-Length: 99999999999\r\n", 413)]
+    for request, fields, status in heads:
+        with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=20 * slowdown) as client:
+            client.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n{fields}\r\n".encode())
+            said = b""
+            try:
+                if b"HTTP/1.1 100 " not in (said := client.recv(4096)):
+                    client.sendall(inner)  # after the answer, as a proxy that passes on a body may do
+                while piece := client.recv(4096):
+                    said += piece
+            except (BrokenPipeError, ConnectionResetError):  # the server has closed the connection
+                pass
+        assert said.count(b"HTTP/1.1 ") == 1, (request, fields, said)
+        assert status is None or f" {status} ".encode() in said.split(b"\r\n")[0], (request, fields, said)
+    print("an unread body is no request")
 
 
 def check_backlog():
@@ -277,7 +285,7 @@ def main():
     status, text = guarded.ask(json.dumps({"messages": MESSAGES}), "-H", f"Authorization: Bearer {TOKEN}",
                                path="/v1/chat/completions")
     assert status == 400 and "--chat-template chatml|llama2|llama3|alpaca" in text, text
-    check_refused_body(guarded)
+    check_unread_bodies(guarded)
     guarded.end()
     check_backlog()
     check_bound()

@@ -2,24 +2,17 @@
 #pragma once
 
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/yaml/import_report.h"
 
 #include <string>
 #include <vector>
 
 namespace espalier {
 
-/// The result of importing one key.
-struct HfKeyReport {
-  std::string key;
-  SourceLocation where;
-  std::string effect; ///< the run-file key that holds the value, or the reason why it is ignored
-  bool isUsed = false;
-};
-
 /// The result of importHfConfig.
 struct ImportedHf {
   std::string yaml; ///< a run file; complete if and only if the diagnostics have no errors
-  std::vector<HfKeyReport> keys;
+  std::vector<ImportedKey> keys;
   Diagnostics diagnostics;
 };
 

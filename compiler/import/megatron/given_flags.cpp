@@ -258,8 +258,8 @@ void GivenFlags::reportRest() {
     else
       error(name, fmt::format("unknown flag {}{}", name, didYouMean(name, known)));
   }
-  std::sort(result.flags.begin(), result.flags.end(), [](const FlagReport &a, const FlagReport &b) {
-    return std::tie(a.where.line, a.where.column, a.flag) < std::tie(b.where.line, b.where.column, b.flag);
+  std::sort(result.flags.begin(), result.flags.end(), [](const ImportedKey &a, const ImportedKey &b) {
+    return std::tie(a.where.line, a.where.column, a.key) < std::tie(b.where.line, b.where.column, b.key);
   });
 }
 

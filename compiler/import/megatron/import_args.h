@@ -1,7 +1,7 @@
 // Converts a Megatron-LM command line to a run file with MindFormers' keys.
 #pragma once
 
-#include "compiler/import/yaml/diagnostics.h"
+#include "compiler/import/yaml/import_report.h"
 
 #include <cstdint>
 #include <functional>
@@ -28,18 +28,10 @@ struct ArgsOptions {
   std::function<std::optional<ScriptVocabulary>(const std::string &file)> readVocabulary;
 };
 
-/// The result of importing one flag.
-struct FlagReport {
-  std::string flag;
-  SourceLocation where;
-  std::string effect; ///< the run-file key that holds the value, or the reason why it is ignored
-  bool isUsed = false;
-};
-
 /// The result of importArgs.
 struct ImportedArgs {
   std::string yaml; ///< complete if and only if the diagnostics have no errors
-  std::vector<FlagReport> flags;
+  std::vector<ImportedKey> flags;
   Diagnostics diagnostics;
 };
 

@@ -2,7 +2,7 @@
 #include "compiler/import/run/explain.h"
 
 #include "compiler/import/run/foreign_names.h"
-#include "compiler/import/yaml/findings_json.h"
+#include "compiler/import/yaml/import_report.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -11,7 +11,7 @@ namespace {
 /// Own keys and the names that others have for them. Keys without a dot are sizes of the model.
 const std::vector<std::pair<std::string, std::vector<std::string>>> &table() {
   static const std::vector<std::pair<std::string, std::vector<std::string>>> names = {
-      {"parallel_config.data_parallel", {"dp", "data_parallel", "data_parallel_size", "dp_size", "world_size"}},
+      {"parallel_config.data_parallel", {"dp", "data_parallel", "data_parallel_size", "dp_size"}},
       {"parallel_config.model_parallel",
        {"tp", "tensor_parallel", "tensor_parallel_size", "tensor_model_parallel_size", "tp_size",
         "model_parallel_size"}},

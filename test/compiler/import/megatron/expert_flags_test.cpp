@@ -44,8 +44,8 @@ TEST(ExpertFlags, ExpertsAndHowTokensChooseThem) {
   EXPECT_THAT(args.diagnostics.render(), HasSubstr("without --moe-expert-capacity-factor Megatron drops no token"));
   EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: aux_loss balances each micro-batch"));
   std::map<std::string, bool> used;
-  for (const FlagReport &flag : args.flags)
-    used[flag.flag] = flag.isUsed;
+  for (const ImportedKey &flag : args.flags)
+    used[flag.key] = flag.isUsed;
   EXPECT_TRUE(used["--expert-tensor-parallel-size"]);
   EXPECT_FALSE(used.at("--moe-permute-fusion"));
 }

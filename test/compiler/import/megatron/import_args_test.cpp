@@ -328,7 +328,7 @@ TEST(ImportArgs, FlagsWithoutEffectHaveTheirReason) {
               "--use-fused-rmsnorm --use-fused-swiglu --use-fused-rotary-pos-emb --reuse-fp32-param --use-custom-fsdp");
   EXPECT_EQ(args.diagnostics.render(), "");
   size_t ignored = 0;
-  for (const FlagReport &flag : args.flags)
+  for (const ImportedKey &flag : args.flags)
     ignored += !flag.isUsed && !flag.effect.empty();
   EXPECT_EQ(ignored, 18U);
 }
@@ -339,8 +339,8 @@ TEST(ImportArgs, FlagsOfTheUsersChoiceAreIgnored) {
   options.ignoredFlags = {"--min-loss-scale", "--own-flag"};
   ImportedArgs args = importArgs("x.sh", small + "--min-loss-scale 2 --own-flag 7", options);
   EXPECT_EQ(args.diagnostics.render(), "");
-  EXPECT_TRUE(std::ranges::any_of(args.flags, [](const FlagReport &flag) {
-    return flag.flag == "--own-flag" && flag.effect == "--ignore-flags" && !flag.isUsed;
+  EXPECT_TRUE(std::ranges::any_of(args.flags, [](const ImportedKey &flag) {
+    return flag.key == "--own-flag" && flag.effect == "--ignore-flags" && !flag.isUsed;
   }));
   EXPECT_THAT(importArgs("x.sh", small, options).diagnostics.render(),
               HasSubstr("--ignore-flags names --own-flag, which the script does not have"));
@@ -390,9 +390,9 @@ TEST(ImportArgs, EveryFlagIsAccountedFor) {
   ImportedArgs args = importText(small + "--save $1 --log-interval 10 --data-impl mmap --split 8,1,1");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   std::map<std::string, bool> used;
-  for (const FlagReport &flag : args.flags) {
-    used[flag.flag] = flag.isUsed;
-    EXPECT_FALSE(flag.effect.empty()) << flag.flag;
+  for (const ImportedKey &flag : args.flags) {
+    used[flag.key] = flag.isUsed;
+    EXPECT_FALSE(flag.effect.empty()) << flag.key;
     EXPECT_EQ(flag.where.line, 1);
   }
   EXPECT_EQ(used.size(), 11u);
