@@ -90,7 +90,7 @@ adapters deepseek_v3 3 6 '[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_
 "$root/build-oracles/bin/torchrun" --nproc-per-node 8 --no-python "$espalier" run "$scratch/ranks.plan" --data mock \
   --steps 2 | grep "done after step 2 of 2"
 # Reads a parquet file as in docs/from_megatron.md: rows in order, and an error for a missing column.
-"$python" "$root/test/golden/parquet_oracle.py" "$root/tools/parquet_to_jsonl.py" "$scratch/rows.parquet"
+"$python" "$root/test/golden/to_jsonl_oracle.py" "$root/tools/to_jsonl.py" "$scratch/tables"
 # transformers finetunes each model and must reproduce the recorded losses; then ranks finetune from each weight format.
 "$python" "$root/test/golden/transformers_reference.py" --agrees
 "$build/test/bin/transformers_test" --gtest_filter='*Finetuning*'

@@ -26,10 +26,10 @@ def lines_of(*words):
 tool, folder = sys.argv[1:]
 table = pyarrow.Table.from_pylist(ROWS)
 path = lambda *names: os.path.join(folder, *names)
+os.makedirs(path("saved"), exist_ok=True)
 pyarrow.parquet.write_table(table, path("rows.parquet"), row_group_size=3)
 with pyarrow.OSFile(path("file.arrow"), "wb") as sink, pyarrow.ipc.new_file(sink, table.schema) as writer:
     writer.write_table(table, 3)
-os.makedirs(path("saved"), exist_ok=True)
 for shard in range(2):  # as save_to_disk of Hugging Face's datasets writes
     part = table.slice(shard * 4, 4)
     with pyarrow.OSFile(path("saved", f"data-0000{shard}-of-00002.arrow"), "wb") as sink, \
