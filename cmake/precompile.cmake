@@ -41,8 +41,8 @@ espalier_precompile(espalier_plain_headers LIBS fmt::fmt HEADERS <algorithm> <ar
 # Headers for the runtime, the command and the YAML readers.
 set(common_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <cstdint> <cstring> <deque> <filesystem>
   <fmt/format.h> <fmt/ranges.h> <fstream> <functional> <map> <memory> <mutex> <nlohmann/json.hpp> <numeric> <optional>
-  <set> <span> <stdexcept> <string> <string_view> <thread> <unordered_map> <utility> <vector> <runtime/plan.pb.h>)
-espalier_precompile(espalier_headers LIBS espalier_plan_proto HEADERS ${common_headers})
+  <set> <span> <stdexcept> <string> <string_view> <thread> <unordered_map> <utility> <vector> <format/plan.pb.h>)
+espalier_precompile(espalier_headers LIBS espalier_format HEADERS ${common_headers})
 
 # Headers for dialects and passes.
 set(ir_headers <mlir/Conversion/LLVMCommon/TypeConverter.h> <mlir/Dialect/Arith/IR/Arith.h>
@@ -50,14 +50,14 @@ set(ir_headers <mlir/Conversion/LLVMCommon/TypeConverter.h> <mlir/Dialect/Arith/
   <mlir/Dialect/SCF/IR/SCF.h> <mlir/IR/Builders.h> <mlir/IR/DialectImplementation.h> <mlir/IR/ImplicitLocOpBuilder.h>
   <mlir/IR/PatternMatch.h> <mlir/IR/TypeUtilities.h> <mlir/Pass/Pass.h> <mlir/Pass/PassManager.h>
   <llvm/ADT/TypeSwitch.h> <dialects/dist/dialect.h> <dialects/exec/dialect.h> <dialects/model/dialect.h>)
-espalier_precompile(espalier_ir_headers LIBS MLIR LLVM espalier_plan_proto
-  HEADERS ${ir_headers} <algorithm> <fmt/format.h> <map> <optional> <set> <string> <vector> <runtime/plan.pb.h>)
+espalier_precompile(espalier_ir_headers LIBS MLIR LLVM espalier_format
+  HEADERS ${ir_headers} <algorithm> <fmt/format.h> <map> <optional> <set> <string> <vector> <format/plan.pb.h>)
 
 # Headers for tests, which are compiled without optimization.
 if(NOT ESPALIER_SANITIZE)
-  espalier_precompile(espalier_test_headers OPTIONS -O0 LIBS espalier_plan_proto GTest::gmock
+  espalier_precompile(espalier_test_headers OPTIONS -O0 LIBS espalier_format GTest::gmock
     HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h>)
-  espalier_precompile(espalier_ir_test_headers OPTIONS -O0 LIBS MLIR LLVM espalier_plan_proto GTest::gmock
+  espalier_precompile(espalier_ir_test_headers OPTIONS -O0 LIBS MLIR LLVM espalier_format GTest::gmock
     HEADERS ${common_headers} <gmock/gmock.h> <gtest/gtest.h> ${ir_headers})
 endif()
 

@@ -4,8 +4,8 @@
 #include "compiler/import/megatron/import_args.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/write_whole.h"
-#include "runtime/error_line.h"
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
+#include "messages/error_line.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -13,11 +13,11 @@
 #include "compiler/plan_command.h"
 #include "compiler/plan_sweep.h"
 #include "compiler/write_whole.h"
+#include "format/elastic_plan.h"
+#include "format/plan_file.h"
+#include "messages/counted.h"
+#include "messages/error_line.h"
 #include "planner/answer/explain.h"
-#include "runtime/counted.h"
-#include "runtime/elastic_plan.h"
-#include "runtime/error_line.h"
-#include "runtime/plan_file.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 
 #include "compiler/help_text.h"
 #include "compiler/import/yaml/diagnostics.h"
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>

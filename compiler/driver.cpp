@@ -15,11 +15,11 @@
 #include "compiler/verify_phase.h"
 #include "dialects/register.h"
 
+#include "messages/error_line.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
-#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 

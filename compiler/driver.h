@@ -6,7 +6,7 @@
 #include "compiler/layout/segment_layout.h"
 #include "planner/plan.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"

@@ -2,7 +2,7 @@
 // `compile --check` provides it for GPUs, because the compiler depends on neither device nor runtime.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstddef>
 #include <functional>

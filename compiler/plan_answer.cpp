@@ -6,9 +6,9 @@
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/report_plan.h"
 #include "compiler/write_whole.h"
+#include "messages/error_line.h"
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
-#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 

@@ -11,8 +11,8 @@
 #include "compiler/plan/profile_model.h"
 #include "compiler/plan_answer.h"
 
+#include "messages/error_line.h"
 #include "mlir/IR/MLIRContext.h"
-#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 

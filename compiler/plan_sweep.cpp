@@ -6,8 +6,8 @@
 #include "compiler/plan/profile_model.h"
 #include "planner/answer/sweep.h"
 
+#include "messages/error_line.h"
 #include "mlir/IR/MLIRContext.h"
-#include "runtime/error_line.h"
 
 #include <fmt/format.h>
 

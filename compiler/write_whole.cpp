@@ -1,5 +1,5 @@
 #include "compiler/write_whole.h"
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the reference page of library functions. Usage: functions_page.py runtime/functions.def > functions.md
+"""Writes the reference page of library functions. Usage: functions_page.py format/functions.def > functions.md
 
 Each row becomes a section: its number, the comment above it, its clauses, and the CUDA kernels that stand for it.
 """
@@ -11,7 +11,7 @@ ROW = re.compile(r'((?:^//[^\n]*\n)*)^(FUNCTION|EPILOGUE|KERNEL)\((\w+), (\w+),\
 
 def main():
     text = open(sys.argv[1], encoding="utf-8").read()
-    print("# Library functions\n\nGenerated from `runtime/functions.def`, whose head explains the grammar.")
+    print("# Library functions\n\nGenerated from `format/functions.def`, whose head explains the grammar.")
     for comment, kind, first, second, strings in ROW.findall(text):
         signature = " ".join("".join(re.findall(r'"([^"]*)"', strings)).split())
         about = " ".join(line[2:].strip() for line in comment.splitlines())

@@ -3,7 +3,7 @@
 // output.
 #pragma once
 
-#include "runtime/axes.h"
+#include "format/axes.h"
 
 #include <array>
 #include <cstddef>

@@ -1,8 +1,8 @@
 // Formats the position of a rank from its status and the plan. The rank may be another process, dead or alive.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/launch/rank_status.h"
-#include "runtime/plan.pb.h"
 #include "runtime/status.h"
 
 #include <string>

@@ -298,7 +298,7 @@ std::span<std::byte> Executor::exchange(uint32_t index, uint32_t slot) {
   return {theDevice.host(begin), exchange.buffer().bytes()};
 }
 
-void Executor::showSlow(std::span<const SlowRank> ranks) {
+void Executor::showSlow(std::span<const SlowAtEnd> ranks) {
   for (size_t i = 0; i < status.slow.size(); ++i) {
     status.slow[i].rank = i < ranks.size() ? ranks[i].rank : -1;
     status.slow[i].ratio = i < ranks.size() ? static_cast<float>(ranks[i].ratio) : 1;

@@ -2,13 +2,13 @@
 // their subprograms. START and WAIT handle transfers. Nothing is allocated after every entry has run once.
 #pragma once
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/device/device.h"
 #include "runtime/guards.h"
 #include "runtime/launch/rank_status.h"
 #include "runtime/program.h"
+#include "runtime/status.h"
 #include "runtime/trace.h"
-#include "runtime/train/slow_ranks.h"
 
 #include <array>
 #include <optional>
@@ -58,7 +58,7 @@ public:
   Device &device() const { return theDevice; }
 
   /// Publishes the slowest ranks in the rank's status.
-  void showSlow(std::span<const SlowRank> ranks);
+  void showSlow(std::span<const SlowAtEnd> ranks);
 
   /// Returns this rank's failure with its current position.
   Failure describe(const std::string &message) const;

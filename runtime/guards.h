@@ -2,9 +2,9 @@
 // pattern has written past the end of a buffer.
 #pragma once
 
+#include "format/mesh.h"
+#include "format/plan.pb.h"
 #include "runtime/device/device.h"
-#include "runtime/mesh.h"
-#include "runtime/plan.pb.h"
 
 #include <span>
 #include <string>

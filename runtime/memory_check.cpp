@@ -3,7 +3,7 @@
 // the mounted root is checked.
 #include "runtime/memory_check.h"
 
-#include "runtime/counted.h"
+#include "messages/counted.h"
 #include "runtime/status.h"
 
 #include <algorithm>

@@ -1,8 +1,7 @@
 // Blocks and shards of parameters. Calls are identified across stages by their layers.
 #include "runtime/parameter_block.h"
 
-#include "runtime/kernels/dtype.h"
-#include "runtime/optimizers.h"
+#include "format/optimizers.h"
 
 #include <algorithm>
 #include <map>
@@ -150,23 +149,6 @@ std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &
 
 bool hasMaster(const pb::Bucket &bucket) {
   return bucket.state_size() > static_cast<int>(optimizerRow(bucket.optimizer()).states.size());
-}
-
-float loadElement(pb::DataType type, const void *values, int64_t i) {
-  if (type == pb::BF16)
-    return bf16ToFloat(static_cast<const uint16_t *>(values)[i]);
-  if (type == pb::F16)
-    return f16ToFloat(static_cast<const uint16_t *>(values)[i]);
-  return static_cast<const float *>(values)[i];
-}
-
-void storeElement(pb::DataType type, void *values, int64_t i, float value) {
-  if (type == pb::BF16)
-    static_cast<uint16_t *>(values)[i] = floatToBf16(value);
-  else if (type == pb::F16)
-    static_cast<uint16_t *>(values)[i] = floatToF16(value);
-  else
-    static_cast<float *>(values)[i] = value;
 }
 
 } // namespace espalier::rt

@@ -2,8 +2,8 @@
 // a bucket.
 #pragma once
 
-#include "runtime/mesh.h"
-#include "runtime/plan.pb.h"
+#include "format/mesh.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 #include <functional>
@@ -86,9 +86,5 @@ std::vector<PlacedParameter> placedParameters(const pb::Plan &plan, const Mesh &
 
 /// Returns whether the optimizer also keeps the bucket's parameters in f32, before its state tensors.
 bool hasMaster(const pb::Bucket &bucket);
-
-/// Load or store element i of an array of `type` as f32; storing rounds once.
-float loadElement(pb::DataType type, const void *values, int64_t i);
-void storeElement(pb::DataType type, void *values, int64_t i, float value);
 
 } // namespace espalier::rt

@@ -1,6 +1,6 @@
 #include "runtime/prepare.h"
 
-#include "runtime/functions.h"
+#include "format/functions.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
 // A loaded plan, and the program of one rank in flat arrays, so that the step path uses no protobuf, names or maps.
 #pragma once
 
-#include "runtime/abi.h"
+#include "format/abi.h"
+#include "format/mesh.h"
+#include "format/plan_file.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
-#include "runtime/mesh.h"
-#include "runtime/plan_file.h"
 
 #include <memory>
 #include <optional>

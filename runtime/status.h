@@ -1,6 +1,8 @@
 // Failures of ranks. The first failure is recorded; every other rank stops because of it.
 #pragma once
 
+#include "messages/plan_error.h"
+
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -59,12 +61,6 @@ class ReportedElsewhere : public std::runtime_error {
 public:
   explicit ReportedElsewhere(int status) : std::runtime_error("another process reports"), status(status) {}
   int status; ///< exit status of this process
-};
-
-/// A plan that cannot be loaded or run here. The text is a user error.
-class PlanError : public std::runtime_error {
-public:
-  using std::runtime_error::runtime_error;
 };
 
 /// The machine or a device has too little memory for a plan. The text has both sizes.

@@ -1,7 +1,7 @@
 // Verifies a plan before it runs, from the plan alone, at compile time and at load time.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <string>
 #include <vector>

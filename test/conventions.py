@@ -13,20 +13,16 @@ import sys
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 100
 MAX_CLASS_LINES = 250
-ROOMS = ("compiler", "dialects", "planner", "python", "runtime", "tools")
-
-# The headers of other rooms that each room may include: whole rooms ("planner/") or single headers.
+# The rooms that each room may include and link. format and messages are the border between compiler and runtime.
 ALLOWED = {
-    "dialects": ("runtime/axes.h", "runtime/functions.h", "runtime/optimizers.h"),
-    "planner": ("runtime/axes.h",),
-    "runtime": (),
-    "compiler": ("dialects/", "planner/", "runtime/abi.h", "runtime/axes.h", "runtime/counted.h", "runtime/counters.h",
-                 "runtime/elastic_plan.h", "runtime/dataset/blend.h", "runtime/dataset/splits.h", "runtime/error_line.h", "runtime/files/data_error.h",
-                 "runtime/functions.def", "runtime/functions.h", "runtime/geometry.h", "runtime/json_reason.h",
-                 "runtime/optimizers.h", "runtime/path_kind.h", "runtime/plan.pb.h", "runtime/plan_access.h",
-                 "runtime/plan_file.h", "runtime/tokenizer/regex.h", "runtime/zigzag.h"),
-    "tools": ("compiler/", "dialects/", "planner/", "runtime/"),
-    "python": ("runtime/",),
+    "messages": (),
+    "format": ("messages",),
+    "dialects": ("format", "messages"),
+    "planner": ("format", "messages"),
+    "runtime": ("format", "messages"),
+    "compiler": ("dialects", "planner", "format", "messages"),
+    "tools": ("compiler", "dialects", "planner", "runtime", "format", "messages"),
+    "python": ("runtime", "format", "messages"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
@@ -54,13 +50,10 @@ class Tree:
 
 
 def include_direction(tree):
-    """Checks the direction of includes.
-
-    tools -> compiler -> {dialects, planner, a few headers of runtime}; tools -> runtime; python -> runtime.
-    """
+    """Checks that a room includes only the rooms of ALLOWED."""
     for file in tree.named(".cpp", ".h"):
         room = file.split("/")[0]
-        if room not in ROOMS:
+        if room not in ALLOWED:
             continue
         for number, line in enumerate(tree.lines(file), 1):
             match = INCLUDE.match(line)
@@ -68,12 +61,40 @@ def include_direction(tree):
                 continue
             target = match[1]
             other = target.split("/")[0]
-            if other in ROOMS and other != room and not target.startswith(ALLOWED[room]):
+            if other in ALLOWED and other not in (room, *ALLOWED[room]):
                 yield file, number, f"{room} must not include {target}"
-            if other in ("mlir", "llvm", "mlir-c", "llvm-c") and room in ("runtime", "planner"):
+            if other in ("mlir", "llvm", "mlir-c", "llvm-c") and room in ("format", "messages", "runtime", "planner"):
                 yield file, number, f"{room} must not include {target}: it runs where no LLVM is installed"
             if other == "yaml-cpp" and not file.startswith("compiler/import/"):
                 yield file, number, f"only compiler/import reads YAML, not {file}"
+
+
+def build_direction(tree):
+    """Checks that the libraries and programs of a room compile only its own sources, and link only the libraries of the
+    rooms of ALLOWED."""
+    commands, rooms = [], {}  # rooms: the room of each target
+    for file in tree.named("CMakeLists.txt"):
+        room = file.split("/")[0]
+        text = re.sub(r"#[^\n]*", "", tree.text(file))
+        for match in re.finditer(r"\b([a-z_]+)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)", text):
+            line = text[:match.start()].count("\n") + 1
+            words = match[2].split()
+            commands.append((file, line, room, match[1], words))
+            if match[1] in ("add_library", "add_executable") and words:
+                rooms[words[0]] = room
+    for file, line, room, command, words in commands:
+        if room not in ALLOWED:
+            continue
+        if command == "target_link_libraries":
+            for word in words[1:]:
+                other = rooms.get(re.sub(r"\$<LINK_ONLY:(\w+)>", r"\1", word))
+                if other in ALLOWED and other not in (room, *ALLOWED[room]):
+                    yield file, line, f"{room} must not link {word} of {other}"
+        elif command in ("add_library", "add_executable", "file", "list", "target_sources"):
+            for word in words:
+                other = word.replace("${CMAKE_SOURCE_DIR}/", "").split("/")[0] if "${CMAKE_SOURCE_DIR}/" in word else room
+                if other != room and word.endswith(".cpp"):
+                    yield file, line, f"{room} must not compile {word} into its libraries"
 
 
 def file_length(tree):
@@ -234,7 +255,7 @@ def merged(tree):
                 yield file, number, "half of a merge stands here"
 
 
-RULES = (include_direction, file_length, body_lengths, passes_complete, ops_described, constraints_tested,
+RULES = (include_direction, build_direction, file_length, body_lengths, passes_complete, ops_described, constraints_tested,
          executor_plain, columns, formatted, merged)
 
 

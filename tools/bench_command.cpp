@@ -8,7 +8,7 @@ void addBenchCommand(const Verb &app, int argc, char **argv) {
   bench.requireVerb();
   Verb plans = bench.verb("plans", "The planner's error on tables of published training runs (CSV)");
   plans.passWordsThrough();
-  plans.action([argc, argv] { return runCompiler(argc, argv, "espalierBenchMain"); });
+  plans.action([argc, argv] { return runLibrary("bench", "espalierBenchMain", argc, argv); });
   addRooflineCommand(bench);
   addGoodputCommand(bench);
 }

@@ -5,10 +5,10 @@
 #include "tools/commands.h"
 
 #include "compiler/import/yaml/yaml.h"
-#include "runtime/counted.h"
+#include "format/plan_file.h"
+#include "messages/counted.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/memory_check.h"
-#include "runtime/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/import/run/run_config.h"
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 #include <span>

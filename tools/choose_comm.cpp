@@ -1,8 +1,8 @@
 // Derives unset communication options from the launcher of this process.
 #include "tools/choose_comm.h"
 
+#include "format/mesh.h"
 #include "runtime/launch/topology.h"
-#include "runtime/mesh.h"
 
 #include <cstdlib>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // dlopen returns an already loaded library of the same name. The back end thus needs no code for emulation.
 #include "tools/choose_device.h"
 
-#include "runtime/mesh.h"
+#include "format/mesh.h"
 #include "runtime/status.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 // Option `--device` of `run`, `generate` and `serve`: the device that runs a plan.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <string>
 

@@ -1,12 +1,12 @@
 // `espalier cluster`: generates, merges and checks rank tables.
 #include "tools/commands.h"
 
-#include "runtime/counted.h"
-#include "runtime/error_line.h"
+#include "format/mesh.h"
+#include "format/plan_file.h"
+#include "messages/counted.h"
+#include "messages/error_line.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/launch/rank_table.h"
-#include "runtime/mesh.h"
-#include "runtime/plan_file.h"
 
 #include <fmt/format.h>
 #include <memory>

@@ -27,11 +27,12 @@ void addInspectCommand(const Verb &app);
 /// Adds `verify PATH`: checks every byte of a plan or a checkpoint.
 void addVerifyCommand(const Verb &app);
 
-/// Adds `bench plans FILE.csv ...`, which loads the compiler's library, `bench roofline` and `bench goodput`.
+/// Adds `bench plans FILE.csv ...`, which loads libespalier_bench.so, `bench roofline` and `bench goodput`.
 void addBenchCommand(const Verb &app, int argc, char **argv);
 
-/// Loads the compiler's library and passes the whole command line to its function of this name. Returns the exit code.
-int runCompiler(int argc, char **argv, const char *entryName);
+/// Loads a library, libespalier_NAME.so, and passes the whole command line to its function `entryName`, a
+/// CompilerEntry. Returns the exit code.
+int runLibrary(const char *name, const char *entryName, int argc, char **argv);
 
 /// Adds `bench roofline X.plan` to `bench`: prints lower bounds of kernel times.
 void addRooflineCommand(const Verb &bench);

@@ -15,10 +15,9 @@
 namespace espalier {
 namespace {
 
-constexpr const char *libraryName = "libespalier_compiler.so";
-
 /// Loads the library and returns its entry function. Never unloads it, because LLVM does not support that.
-CompilerEntry loadCompiler(const char *entryName) {
+CompilerEntry loadEntry(const char *name, const char *entryName) {
+  std::string libraryName = fmt::format("libespalier_{}.so", name);
   std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (const std::filesystem::path &folder : {here.parent_path() / "lib", here}) {
     std::filesystem::path file = folder / libraryName;
@@ -26,13 +25,13 @@ CompilerEntry loadCompiler(const char *entryName) {
       continue;
     void *library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library)
-      throw rt::PlanError(fmt::format("the compiler cannot be loaded: {}", dlerror()));
+      throw rt::PlanError(fmt::format("{} cannot be loaded: {}", file.string(), dlerror()));
     if (void *entry = dlsym(library, entryName))
       return reinterpret_cast<CompilerEntry>(entry);
     throw rt::PlanError(fmt::format("{} has no entry", file.string()));
   }
-  throw rt::PlanError(fmt::format("the compiler ({}) is not installed beside this command or in "
-                                  "../lib; build it with ./dev build",
+  throw rt::PlanError(fmt::format("{} is not installed beside this command or in ../lib; "
+                                  "build it with ./dev build",
                                   libraryName));
 }
 
@@ -45,18 +44,18 @@ void addCompilerCommands(const Verb &app, int argc, char **argv) {
                             {"explain", "Say where a run file's values came from and what they do"}}) {
     Verb command = app.verb(verb, text);
     command.passWordsThrough(); // the compiler parses its options itself, including --help
-    command.action([argc, argv] { return runCompiler(argc, argv, compilerEntryName); });
+    command.action([argc, argv] { return runLibrary("compiler", compilerEntryName, argc, argv); });
   }
 }
 
-int runCompiler(int argc, char **argv, const char *entryName) {
+int runLibrary(const char *name, const char *entryName, int argc, char **argv) {
   std::vector<std::string> words = resolveRankTable({argv, argv + argc});
   std::vector<char *> pointers;
   for (std::string &word : words)
     pointers.push_back(word.data());
   pointers.push_back(nullptr);
   CompilerServices services{openDeviceKernels, rt::verifyPlan};
-  return loadCompiler(entryName)(static_cast<int>(words.size()), pointers.data(), services);
+  return loadEntry(name, entryName)(static_cast<int>(words.size()), pointers.data(), services);
 }
 
 } // namespace espalier

@@ -3,12 +3,12 @@
 
 #include "tools/data_verbs.h"
 
+#include "format/path_kind.h"
+#include "messages/data_error.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/dataset_report.h"
 #include "runtime/dataset/gpt_dataset.h"
 #include "runtime/dataset/indexed_writer.h"
-#include "runtime/files/data_error.h"
-#include "runtime/path_kind.h"
 
 #include <fmt/format.h>
 #include <glob.h>

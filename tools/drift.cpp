@@ -1,6 +1,6 @@
 #include "tools/drift.h"
 
-#include "runtime/counted.h"
+#include "messages/counted.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Compares a run with the planner's prediction, which its plan holds.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 #include "runtime/run/run.h"
 
 #include <string>

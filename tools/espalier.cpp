@@ -5,9 +5,9 @@
 
 #include "compiler/command_line.h"
 
+#include "messages/data_error.h"
+#include "messages/error_line.h"
 #include "runtime/crash_report.h"
-#include "runtime/error_line.h"
-#include "runtime/files/data_error.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/status.h"
 

@@ -2,7 +2,7 @@
 #include "tools/commands.h"
 #include "tools/generate_words.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/generate/decode_processes.h"
 #include "runtime/generate/generator.h"
 #include "runtime/status.h"

@@ -1,6 +1,6 @@
 #include "tools/generate_words.h"
 
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 #include "runtime/status.h"
 #include "tools/choose_device.h"
 #include "tools/data_command.h"

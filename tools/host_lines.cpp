@@ -2,7 +2,7 @@
 // poll loop waits for signals and processes.
 #include "tools/host_lines.h"
 
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 #include "runtime/launch/frames.h"
 #include "runtime/status.h"
 #include "tools/run_status.h"

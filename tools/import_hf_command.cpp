@@ -5,9 +5,9 @@
 
 #include "compiler/import/huggingface/hf_config.h"
 
+#include "format/path_kind.h"
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <filesystem>

@@ -1,9 +1,9 @@
 #include "tools/inspect_checkpoint.h"
 
+#include "messages/error_line.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/error_line.h"
 
 #include <algorithm>
 #include <fmt/format.h>

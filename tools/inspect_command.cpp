@@ -6,8 +6,8 @@
 #include "tools/inspect_checkpoint.h"
 #include "tools/plan_sections.h"
 
-#include "runtime/error_line.h"
-#include "runtime/mesh.h"
+#include "format/mesh.h"
+#include "messages/error_line.h"
 #include "runtime/parameter_block.h"
 #include "runtime/program.h"
 #include "runtime/status.h"

@@ -3,12 +3,12 @@
 // machine without ranks it could not be ended while it waits for a host that does not answer.
 #include "tools/commands.h"
 
-#include "runtime/counted.h"
+#include "format/mesh.h"
+#include "format/plan_file.h"
+#include "messages/counted.h"
 #include "runtime/launch/control_channel.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/launch/socket.h"
-#include "runtime/mesh.h"
-#include "runtime/plan_file.h"
 #include "tools/elastic/attempt.h"
 #include "tools/elastic/elastic_run.h"
 #include "tools/host_lines.h"

@@ -1,8 +1,8 @@
 #include "tools/plan_sections.h"
 
 #include "compiler/report/page.h"
+#include "format/mesh.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/mesh.h"
 #include "runtime/program.h"
 #include "tools/drift.h"
 

@@ -1,7 +1,7 @@
 // Sections of reports (compiler/report/report.js) about plans and runs.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 #include "runtime/run/run.h"
 
 #include <nlohmann/json_fwd.hpp>

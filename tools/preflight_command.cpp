@@ -4,9 +4,9 @@
 #include "tools/mpirun.h"
 #include "tools/preflight.h"
 
+#include "messages/counted.h"
 #include "runtime/comm/local.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/counted.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/memory_check.h"

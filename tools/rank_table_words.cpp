@@ -1,7 +1,7 @@
 #include "tools/rank_table_words.h"
 
+#include "format/path_kind.h"
 #include "runtime/launch/rank_table.h"
-#include "runtime/path_kind.h"
 
 #include <fmt/format.h>
 #include <optional>

@@ -4,7 +4,7 @@
 
 #include "compiler/import/run/cluster_file.h"
 
-#include "runtime/plan_file.h"
+#include "format/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
 

@@ -4,10 +4,10 @@
 #include "tools/commands.h"
 #include "tools/resume_line.h"
 
+#include "messages/counted.h"
+#include "messages/error_line.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/counted.h"
-#include "runtime/error_line.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/run.h"
 #include "runtime/run/startup_guard.h"

@@ -2,9 +2,9 @@
 #include "tools/data_command.h"
 #include "tools/data_verbs.h"
 
+#include "format/path_kind.h"
+#include "messages/data_error.h"
 #include "runtime/dataset/tokenize_files.h"
-#include "runtime/files/data_error.h"
-#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // run does not keep LLVM in memory.
 #include "tools/commands.h"
 
-#include "runtime/checksum.h"
+#include "format/checksum.h"
 #include "runtime/status.h"
 #include "tools/own_command.h"
 #include "tools/run_command.h"

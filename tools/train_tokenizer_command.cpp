@@ -1,10 +1,10 @@
 // `espalier data train-tokenizer`: reads texts and writes tokenizer.json.
 #include "tools/data_verbs.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/line_reader.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/files/data_error.h"
 #include "runtime/tokenizer/train_bpe.h"
 
 #include <fmt/format.h>

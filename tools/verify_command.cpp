@@ -2,11 +2,11 @@
 #include "tools/commands.h"
 #include "tools/data_command.h"
 
+#include "format/plan_file.h"
+#include "messages/error_line.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
-#include "runtime/error_line.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
 

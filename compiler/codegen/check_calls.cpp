@@ -6,7 +6,7 @@
 #include "compiler/codegen/cuda/launch_calls.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 
-#include "runtime/functions.h"
+#include "format/functions.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -9,7 +9,7 @@
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/interpret/eval.h"
 #include "dialects/model/dialect.h"
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/FileSystem.h"

@@ -5,8 +5,8 @@
 #include "compiler/codegen/program_builder.h"
 #include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
-#include "runtime/functions.h"
-#include "runtime/plan_access.h"
+#include "format/functions.h"
+#include "format/plan_access.h"
 
 using namespace mlir;
 
@@ -136,7 +136,7 @@ void describeShape(const KernelShape &shape, Description &kernel) {
   describeUses(shape, kernel.message);
 }
 
-/// Describes a kernel of a library call from its row in runtime/functions.def and its parameters.
+/// Describes a kernel of a library call from its row in format/functions.def and its parameters.
 class RowDescription {
 public:
   RowDescription(exec::KernelOp kernel, const rt::KernelSignature &row, pb::Kernel &message)

@@ -1,9 +1,9 @@
 // Describes a kernel's signature in the plan, so that a launch with wrong buffers, types or sizes is rejected before it
 // runs. For kernels with a body, the signature comes from the kernel shape. For all others, it comes from their row in
-// runtime/functions.def.
+// format/functions.def.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "dialects/exec/dialect.h"
 

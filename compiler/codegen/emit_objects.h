@@ -1,7 +1,7 @@
 // The last step of code generation: machine code of all kernels.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -3,7 +3,7 @@
 
 #include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -183,7 +183,7 @@ Value Evaluator::accumulate(Operation *op, ArrayRef<Value> inputs, int width) {
   return b.create<arith::SelectOp>(lanes.splat(isFirst, width), inputs[1], sum);
 }
 
-/// Computes randomBits of runtime/abi.h on lanes.
+/// Computes randomBits of format/abi.h on lanes.
 Value Evaluator::dropout(Operation *op, Value x, int width) {
   auto &b = lanes.b;
   unsigned first = shape.firstScalar.lookup(op);

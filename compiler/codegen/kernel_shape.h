@@ -4,7 +4,7 @@
 #pragma once
 
 #include "dialects/exec/dialect.h"
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include "llvm/ADT/MapVector.h"
 

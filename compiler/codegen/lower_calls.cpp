@@ -1,12 +1,12 @@
 // Lowers ops to library calls, with buffers, sizes, floats, scalars and flags as defined by the rows of
-// runtime/functions.def.
+// format/functions.def.
 #include "compiler/codegen/matrix_product.h"
 #include "compiler/codegen/program_builder.h"
 
 #include "dialects/dist/dialect.h"
 #include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
-#include "runtime/functions.h"
+#include "format/functions.h"
 
 using namespace mlir;
 

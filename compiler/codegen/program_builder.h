@@ -6,7 +6,7 @@
 #include "compiler/codegen/value_shapes.h"
 
 #include "dialects/model/dialect.h"
-#include "runtime/zigzag.h"
+#include "format/zigzag.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -56,7 +56,7 @@ public:
   /// Replaces the function by its program. Reports errors on the op that cannot be lowered.
   mlir::LogicalResult build();
 
-  /// A library call. Its buffers, sizes, floats and scalars match the function's row in runtime/functions.def.
+  /// A library call. Its buffers, sizes, floats and scalars match the function's row in format/functions.def.
   struct Call {
     llvm::StringRef function;
     llvm::SmallVector<exec::BufferAttr> buffers;

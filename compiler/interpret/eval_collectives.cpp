@@ -3,7 +3,7 @@
 #include "compiler/interpret/evaluators.h"
 #include "compiler/interpret/ranks.h"
 #include "dialects/dist/zigzag.h"
-#include "runtime/zigzag.h"
+#include "format/zigzag.h"
 
 #include "llvm/Support/raw_ostream.h"
 

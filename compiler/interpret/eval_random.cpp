@@ -1,10 +1,10 @@
-// Dropout, and the mask that attention also uses. The random bits are those of runtime/abi.h.
+// Dropout, and the mask that attention also uses. The random bits are those of format/abi.h.
 #include "compiler/interpret/dropout_mask.h"
 #include "compiler/interpret/evaluators.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 using namespace mlir;
 

@@ -496,7 +496,7 @@ struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
     auto optimizer = module->getAttrOfType<DictionaryAttr>("exec.optimizer");
     auto type = optimizer ? optimizer.getAs<StringAttr>("type") : StringAttr();
     if (type && !rt::findOptimizer(type.getValue())) {
-      module.emitError("exec.optimizer has the type ") << type << ", which is no optimizer of runtime/optimizers.h";
+      module.emitError("exec.optimizer has the type ") << type << ", which is no optimizer of format/optimizers.h";
       return signalPassFailure();
     }
     planner::Plan plan = readPlan(module);

@@ -4,7 +4,7 @@
 #include "compiler/layout/lay_out_regions.h"
 
 #include "compiler/codegen/guards.h"
-#include "compiler/link/add_buckets.h"
+#include "compiler/layout/bucket_values.h"
 #include "compiler/passes.h"
 #include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"

@@ -5,7 +5,7 @@
 
 #include "compiler/import/model/model_description.h"
 #include "compiler/partition/layout.h"
-#include "runtime/optimizers.h"
+#include "format/optimizers.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -4,7 +4,7 @@
 // the momentum of one bucket, and each rank orthogonalizes the whole matrices and applies its slices.
 #include "compiler/layout/update_programs.h"
 
-#include "runtime/optimizers.h"
+#include "format/optimizers.h"
 
 #include <algorithm>
 #include <cmath>

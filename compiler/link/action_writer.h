@@ -4,7 +4,7 @@
 
 #include "dialects/exec/dialect.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <set>
 

@@ -5,9 +5,9 @@
 #include "compiler/plan/batch_ramp.h"
 #include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
+#include "format/abi.h"
+#include "format/axes.h"
 #include "planner/model/schedule.h"
-#include "runtime/abi.h"
-#include "runtime/axes.h"
 
 #include <map>
 #include <set>

@@ -6,7 +6,7 @@
 #include "compiler/layout/stage_calls.h"
 #include "compiler/link/place_builder.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 namespace espalier {
 

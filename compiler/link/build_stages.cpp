@@ -17,7 +17,7 @@
 #include "compiler/link/fold_rounds.h"
 #include "compiler/link/stage_lists.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 using namespace mlir;
 

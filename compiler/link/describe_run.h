@@ -5,7 +5,7 @@
 #include "compiler/import/run/run_config.h"
 #include "planner/plan.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

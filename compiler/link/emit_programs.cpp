@@ -8,8 +8,8 @@
 #include "compiler/link/plan_numbers.h"
 #include "compiler/link/plan_tables.h"
 #include "dialects/dist/dialect.h"
-#include "runtime/axes.h"
-#include "runtime/functions.h"
+#include "format/axes.h"
+#include "format/functions.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -1,7 +1,7 @@
 // Emits the programs and kernels of an exec module as messages of the run plan.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

@@ -2,7 +2,7 @@
 // written once, in a block of several rounds. The plan size then does not grow with the number of micro-batches.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 

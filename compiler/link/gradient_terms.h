@@ -1,7 +1,7 @@
 // Finds the gradients that a subprogram accumulates into and the gathered parameters that it reads.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <compare>
 #include <cstdint>

@@ -7,7 +7,7 @@
 //   - communicators of the transfers that streams start
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "mlir/IR/BuiltinOps.h"
 

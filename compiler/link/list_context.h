@@ -7,7 +7,7 @@
 #include "compiler/link/expand_schedule.h"
 #include "compiler/link/gradient_terms.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 namespace espalier {
 

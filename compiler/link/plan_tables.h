@@ -2,7 +2,7 @@
 // ones.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <map>
 #include <string>

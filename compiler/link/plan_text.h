@@ -1,7 +1,7 @@
 // Prints a plan for people and tests.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <string>
 

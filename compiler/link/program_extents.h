@@ -3,7 +3,7 @@
 
 #include "dialects/exec/dialect.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <map>
 #include <string>

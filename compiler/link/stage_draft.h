@@ -10,7 +10,7 @@
 #include "compiler/link/program_extents.h"
 #include "planner/plan.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 namespace espalier {
 

@@ -6,7 +6,7 @@
 #include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 
-#include "runtime/axes.h"
+#include "format/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -2,9 +2,9 @@
 
 #include "dialects/dist/dialect.h"
 #include "dialects/dist/zigzag.h"
+#include "format/axes.h"
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
-#include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

@@ -4,7 +4,7 @@
 #include "compiler/import/run/run_config.h"
 #include "planner/search.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "mlir/IR/MLIRContext.h"
 

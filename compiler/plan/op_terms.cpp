@@ -2,7 +2,7 @@
 
 #include "dialects/exec/dialect.h"
 #include "dialects/model/dialect.h"
-#include "runtime/axes.h"
+#include "format/axes.h"
 
 using namespace mlir;
 

@@ -3,10 +3,10 @@
 #include "compiler/plan/batch_ramp.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/exec/dialect.h"
+#include "format/abi.h"
+#include "format/axes.h"
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
-#include "runtime/abi.h"
-#include "runtime/axes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

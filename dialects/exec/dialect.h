@@ -11,7 +11,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace espalier::rt {
-struct OperandSignature; // runtime/functions.h
+struct OperandSignature; // format/functions.h
 }
 
 #include "dialects/exec/dialect.h.inc"

@@ -1,5 +1,5 @@
 // The exec dialect: the programs of ranks, over (region, offset) buffers. It mirrors the programs and buckets of
-// runtime/plan.proto. The link step (compiler/link) builds the other tables of a plan.
+// format/plan.proto. The link step (compiler/link) builds the other tables of a plan.
 #ifndef ESPALIER_EXEC_DIALECT
 #define ESPALIER_EXEC_DIALECT
 

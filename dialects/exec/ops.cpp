@@ -2,9 +2,9 @@
 #include "dialects/exec/dialect.h"
 
 #include "dialects/dist/dialect.h"
-#include "runtime/axes.h"
-#include "runtime/functions.h"
-#include "runtime/optimizers.h"
+#include "format/axes.h"
+#include "format/functions.h"
+#include "format/optimizers.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -259,7 +259,7 @@ LogicalResult BucketOp::verify() {
   if (getFrozen() && (!getPartial().empty() || getWholeGradientOffset())) // bucket_c3
     return emitOpError("is frozen and needs no partial axes and no whole gradients, got ") << getPartial();
   if (getOptimizer() && !rt::findOptimizer(*getOptimizer())) // bucket_c5
-    return emitOpError("needs an optimizer of runtime/optimizers.h, got ") << *getOptimizer();
+    return emitOpError("needs an optimizer of format/optimizers.h, got ") << *getOptimizer();
   double signRate = getSignRate() ? getSignRate()->convertToDouble() : 0;
   if ((getOptimizer() == "Sign") != (signRate > 0)) // bucket_c6
     return emitOpError("needs a sign_rate above 0 for the optimizer Sign alone, got ") << signRate;

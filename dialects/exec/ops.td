@@ -28,7 +28,7 @@ def Exec_ProductOp : Exec_Op<"product", [Pure]> {
   let summary = "A matrix product with an epilogue that the library computes";
   let description = [{
     The first result is the product of a and b, as in `model.contract`, after the epilogue. `others` and the second
-    result are the epilogue's operands in runtime/functions.def. `fold-epilogues` creates it, and `lower-to-exec`
+    result are the epilogue's operands in format/functions.def. `fold-epilogues` creates it, and `lower-to-exec`
     removes it.
     - (C1) epilogue is one of functions.def in lower case, and not none.
     - (C2) operands and results are those of the epilogue; gelu's operand is a result if it is saved.
@@ -97,7 +97,7 @@ def Exec_LaunchOp : Exec_Instruction<"launch"> {
 def Exec_CallOp : Exec_Instruction<"call"> {
   let summary = "Calls a library function: LibraryCall of plan.proto";
   let description = [{
-    The function's row in runtime/functions.def defines the buffers, sizes, floats and scalars.
+    The function's row in format/functions.def defines the buffers, sizes, floats and scalars.
     - (C1) function is one of functions.def in lower case.
     - (C2) there is one type per buffer.
     - (C3) buffers are exec.buffer.
@@ -187,7 +187,7 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     - (C2) axes are those of a mesh.
     - (C3) a frozen bucket has no axes in `partial` and no whole gradients.
     - (C4) part_elements are a multiple of the elements of a slice.
-    - (C5) optimizer is one of runtime/optimizers.h.
+    - (C5) optimizer is one of format/optimizers.h.
     - (C6) sign_rate is above 0, and is given for the optimizer Sign alone.
     - (C7) row_axes and column_axes are axes of a mesh, and only buckets of matrices have them.
   }];

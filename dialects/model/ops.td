@@ -100,7 +100,7 @@ def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface
 }
 
 def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, ShardableOpInterface, CostedOpInterface]> {
-  let summary = "A number of the scalars region, identified by its slot in runtime/abi.h";
+  let summary = "A number of the scalars region, identified by its slot in format/abi.h";
   let description = [{
     - (C1) the slot is known: loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply, and
       the learning rates of groups of parameters, group_rate1 to group_rate4.
@@ -261,7 +261,7 @@ def Model_DropoutOp : Model_Op<"dropout", [CostedOpInterface,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "x / (1 - rate) if random bits keep the element, else 0";
   let description = [{
-      The bits are randomBits() of runtime/abi.h: `id` is the op's number within its segment (0..255), the first
+      The bits are randomBits() of format/abi.h: `id` is the op's number within its segment (0..255), the first
       dimension gives the sample, the others the element. The derivative applies the same op to the cotangent.
     - (C1) x and result have the same dimensions; the first is batch.
     - (C2) 0 < rate < 1. - (C3) `origins` and `unsplit` have one entry per dimension.

@@ -1,7 +1,7 @@
 // The module espalier._native. C++ exceptions become the exceptions of espalier/errors.py.
 #include "python/native/bindings.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/status.h"
 
 #include <exception>

@@ -1,7 +1,7 @@
 // espalier._native.run trains with all ranks as threads of this process.
 #include "python/native/bindings.h"
 
-#include "runtime/plan_file.h"
+#include "format/plan_file.h"
 #include "runtime/program.h"
 #include "runtime/run/run.h"
 #include "runtime/run/summary.h"

@@ -1,11 +1,11 @@
 // File names are chosen so that two runs, or a killed run and its successor, never write the same file.
 #include "runtime/checkpoint/commit.h"
 
+#include "format/checksum.h"
+#include "format/path_kind.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/checksum.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>

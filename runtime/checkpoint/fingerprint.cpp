@@ -1,7 +1,7 @@
 // Terms are compared by the text that users see, so terms with equal text are equal.
 #include "runtime/checkpoint/fingerprint.h"
 
-#include "runtime/optimizers.h"
+#include "format/optimizers.h"
 #include "runtime/parameter_block.h"
 
 #include <fmt/format.h>

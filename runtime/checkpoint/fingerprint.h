@@ -2,7 +2,7 @@
 // plan is not included.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 // Files are opened without following links, because a checkpoint folder is self-contained.
 #include "runtime/checkpoint/inspect.h"
 
-#include "runtime/checksum.h"
+#include "format/checksum.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>

@@ -1,11 +1,11 @@
 // The manifest is JSON, so that people and other programs can read it.
 #include "runtime/checkpoint/manifest.h"
 
+#include "format/checksum.h"
+#include "messages/json_reason.h"
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/checksum.h"
-#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>

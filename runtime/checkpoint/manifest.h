@@ -3,6 +3,7 @@
 // other lines.
 #pragma once
 
+#include "format/file_marks.h"
 #include "runtime/checkpoint/fingerprint.h"
 #include "runtime/checkpoint/pieces.h"
 #include "runtime/train/step_scalars.h"
@@ -49,9 +50,6 @@ struct Manifest {
   int64_t ranks() const;
   uint64_t bytes() const;
 };
-
-/// The name of the manifest in a checkpoint's folder.
-inline constexpr const char *manifestName = "manifest.json";
 
 /// Serializes a manifest, with its checksum in the first line.
 std::string manifestText(const Manifest &manifest);

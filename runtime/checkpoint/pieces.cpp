@@ -2,7 +2,7 @@
 // shard.
 #include "runtime/checkpoint/pieces.h"
 
-#include "runtime/optimizers.h"
+#include "format/optimizers.h"
 #include "runtime/parameter_block.h"
 
 #include <fmt/format.h>

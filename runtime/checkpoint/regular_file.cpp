@@ -1,7 +1,7 @@
 // Opened with O_NONBLOCK and checked with fstat() before the first read.
 #include "runtime/checkpoint/regular_file.h"
 
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>

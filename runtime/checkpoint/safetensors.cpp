@@ -1,10 +1,10 @@
 // Input is untrusted: header length, offsets and sizes are checked against the file size before use.
 #include "runtime/checkpoint/safetensors.h"
 
+#include "messages/json_reason.h"
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <algorithm>

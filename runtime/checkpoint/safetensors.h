@@ -1,8 +1,8 @@
 // The safetensors format: 8 bytes of header length, a JSON header, then the tensors' bytes.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/checkpoint/regular_file.h"
-#include "runtime/plan.pb.h"
 
 #include <cstddef>
 #include <cstdint>

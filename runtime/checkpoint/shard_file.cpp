@@ -1,8 +1,8 @@
 // Every piece has a checksum, and large pieces have one per block.
 #include "runtime/checkpoint/shard_file.h"
 
+#include "format/checksum.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/checksum.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 

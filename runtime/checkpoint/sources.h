@@ -2,10 +2,10 @@
 // needed parts are read.
 #pragma once
 
+#include "format/checksum.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/overlap.h"
 #include "runtime/checkpoint/regular_file.h"
-#include "runtime/checksum.h"
 
 #include <functional>
 #include <map>

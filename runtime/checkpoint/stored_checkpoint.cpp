@@ -1,8 +1,9 @@
 #include "runtime/checkpoint/stored_checkpoint.h"
 
+#include "format/optimizers.h"
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/checkpoint/nearest.h"
-#include "runtime/optimizers.h"
+#include "runtime/kernels/element.h"
 #include "runtime/parameter_block.h"
 #include "runtime/status.h"
 

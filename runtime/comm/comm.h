@@ -4,7 +4,7 @@
 // equal on every communicator that runs these algorithms.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 #include "runtime/status.h"
 
 #include <cstddef>

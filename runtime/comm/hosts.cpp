@@ -1,7 +1,7 @@
 // Trailing zeros of a message are not sent, because buffers are long and the messages in them short.
 #include "runtime/comm/hosts.h"
 
-#include "runtime/checksum.h"
+#include "format/checksum.h"
 
 #include <algorithm>
 #include <cstring>

@@ -2,7 +2,7 @@
 // bytes themselves.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 #include <span>

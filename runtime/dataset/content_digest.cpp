@@ -1,7 +1,7 @@
 // A changed dataset has another size or, very likely, other bytes in one of the sampled blocks.
 #include "runtime/dataset/content_digest.h"
 
-#include "runtime/checksum.h"
+#include "format/checksum.h"
 #include "runtime/files/mapped_file.h"
 
 #include <algorithm>

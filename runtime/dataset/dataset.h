@@ -9,8 +9,9 @@
 //   auto valid = openDataset("my_corpus_text_document", options); // PREFIX.bin and PREFIX.idx
 #pragma once
 
+#include "format/blend_list.h"
+#include "format/splits.h"
 #include "runtime/dataset/blend.h"
-#include "runtime/dataset/splits.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,12 +1,12 @@
 // The path selects the token source. All code above the source is shared.
+#include "format/path_kind.h"
+#include "messages/data_error.h"
 #include "runtime/dataset/blend.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/gpt_dataset.h"
 #include "runtime/dataset/mock_source.h"
 #include "runtime/dataset/text_check.h"
 #include "runtime/dataset/text_source.h"
-#include "runtime/files/data_error.h"
-#include "runtime/path_kind.h"
 
 #include <cerrno>
 #include <cmath>

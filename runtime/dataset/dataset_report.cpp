@@ -1,8 +1,8 @@
 // The histogram of lengths uses powers of two, because lengths range from one token to millions.
 #include "runtime/dataset/dataset_report.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/loss_mask.h"
-#include "runtime/files/data_error.h"
 
 #include <algorithm>
 #include <bit>

@@ -2,9 +2,9 @@
 // token past the start of the next sample.
 #include "runtime/dataset/gpt_dataset.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/index_cache.h"
 #include "runtime/dataset/loss_mask.h"
-#include "runtime/files/data_error.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 // samples of that epoch. Another order would give other batches than Megatron's.
 #include "runtime/dataset/gpt_index.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/numpy_random.h"
-#include "runtime/files/data_error.h"
 
 #include <fmt/format.h>
 #include <limits>

@@ -2,9 +2,9 @@
 // only if its first bytes equal the header that this program would write.
 #include "runtime/dataset/index_cache.h"
 
+#include "messages/data_error.h"
 #include "runtime/digest.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/files/data_error.h"
 
 #include <cstring>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // All checks run once, when the dataset is opened. Reads rely on these checks.
 #include "runtime/dataset/indexed_dataset.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <cstring>
 #include <fmt/format.h>

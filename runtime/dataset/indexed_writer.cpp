@@ -1,7 +1,7 @@
 // Encodes the index in slices, so that memory never holds a second copy of its three arrays.
 #include "runtime/dataset/indexed_writer.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <cstdio>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "runtime/dataset/json_array.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <fmt/format.h>
 

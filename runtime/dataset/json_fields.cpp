@@ -1,7 +1,7 @@
 // An event handler for nlohmann's parser. It stores only the depth, the current key and the names of the keys.
 #include "runtime/dataset/json_fields.h"
 
-#include "runtime/json_reason.h"
+#include "messages/json_reason.h"
 
 #include <algorithm>
 #include <cctype>

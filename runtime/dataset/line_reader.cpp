@@ -1,9 +1,9 @@
 // zlib also reads uncompressed files, so both kinds use the same code.
 #include "runtime/dataset/line_reader.h"
 
+#include "format/path_kind.h"
+#include "messages/data_error.h"
 #include "runtime/dataset/text_check.h"
-#include "runtime/files/data_error.h"
-#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <cerrno>

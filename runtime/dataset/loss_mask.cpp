@@ -1,6 +1,6 @@
 #include "runtime/dataset/loss_mask.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <algorithm>
 #include <fmt/format.h>

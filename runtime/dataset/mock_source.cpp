@@ -2,8 +2,8 @@
 // mod vocabulary.
 #include "runtime/dataset/mock_source.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/numpy_random.h"
-#include "runtime/files/data_error.h"
 
 #include <fmt/format.h>
 

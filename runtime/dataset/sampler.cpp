@@ -1,8 +1,8 @@
 // PyTorch seeds the Mersenne twister as NumPy's legacy generator does, but shuffles from the front and uses remainders.
 #include "runtime/dataset/sampler.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/numpy_random.h"
-#include "runtime/files/data_error.h"
 
 #include <fmt/format.h>
 #include <limits>

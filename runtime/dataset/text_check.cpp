@@ -1,9 +1,9 @@
 // ASCII is checked eight bytes at a time, so the check runs at the speed of memory.
 #include "runtime/dataset/text_check.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/json_array.h"
 #include "runtime/dataset/json_fields.h"
-#include "runtime/files/data_error.h"
 #include "runtime/tokenizer/utf8.h"
 
 #include <algorithm>

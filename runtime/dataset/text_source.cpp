@@ -1,9 +1,9 @@
 // Documents keep every byte of the text: a document ends after its separator.
 #include "runtime/dataset/text_source.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/indexed_writer.h"
 #include "runtime/dataset/text_check.h"
-#include "runtime/files/data_error.h"
 
 #include <algorithm>
 #include <limits>

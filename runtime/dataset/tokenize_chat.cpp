@@ -3,8 +3,8 @@
 // part differ from the tokens of the whole text.
 #include "runtime/dataset/tokenize_chat.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/json_fields.h"
-#include "runtime/files/data_error.h"
 
 #include <algorithm>
 #include <array>

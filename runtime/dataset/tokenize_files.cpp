@@ -3,13 +3,13 @@
 
 #include "runtime/dataset/tokenize_partitions.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/indexed_writer.h"
 #include "runtime/dataset/json_array.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/line_reader.h"
 #include "runtime/dataset/text_check.h"
 #include "runtime/dataset/worker_pool.h"
-#include "runtime/files/data_error.h"
 
 #include <algorithm>
 #include <deque>

@@ -1,7 +1,7 @@
 // A fixed number of threads that run tasks in submission order. Results are futures.
 #pragma once
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <condition_variable>
 #include <deque>

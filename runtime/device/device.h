@@ -3,8 +3,8 @@
 // done in issue order. Every other queue runs its transfers one after the other.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/comm/comm.h"
-#include "runtime/plan.pb.h"
 #include "runtime/thread_pool.h"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // The temporary file's name contains the process id, so two runs of one command do not write to the same file.
 #include "runtime/files/atomic_file.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <cerrno>
 #include <cstring>

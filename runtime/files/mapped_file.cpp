@@ -1,8 +1,8 @@
 // Maps files with mmap and distinguishes the three common errors: missing, a directory, no permission.
 #include "runtime/files/mapped_file.h"
 
-#include "runtime/files/data_error.h"
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
+#include "messages/data_error.h"
 
 #include <cerrno>
 #include <cstring>

@@ -1,6 +1,6 @@
 #include "runtime/generate/completion_body.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/generate/stop.h"
 #include "runtime/tokenizer/tokenizer.h"
 

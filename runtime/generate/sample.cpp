@@ -1,6 +1,6 @@
 #include "runtime/generate/sample.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include <algorithm>
 #include <cmath>

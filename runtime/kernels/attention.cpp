@@ -1,6 +1,6 @@
 // ATTENTION_FORWARD and ATTENTION_BACKWARD. A part is one (sample, kv head). In the forward pass, a part is also one
 // block of queries.
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/kernels/factories.h"
 
 #include <algorithm>

@@ -2,9 +2,9 @@
 // size, type and byte range before use.
 #pragma once
 
+#include "format/zigzag.h"
 #include "runtime/kernels/call_rows.h"
 #include "runtime/kernels/dtype.h"
-#include "runtime/zigzag.h"
 
 #include <span>
 #include <string>

@@ -5,7 +5,7 @@ namespace espalier::rt {
 // Asserts that plan.proto and functions.def number the functions and epilogues equally.
 #define FUNCTION(number, name, signature) static_assert(pb::LibraryCall::name == number);
 #define EPILOGUE(number, name, signature) static_assert(pb::LibraryCall::name == number);
-#include "runtime/functions.def"
+#include "format/functions.def"
 
 CallRows::CallRows(const pb::LibraryCall &call) : function(findFunction(call.function())) {
   if (!function)

@@ -1,8 +1,8 @@
 // The rows of functions.def that describe a library call.
 #pragma once
 
-#include "runtime/functions.h"
-#include "runtime/plan.pb.h"
+#include "format/functions.h"
+#include "format/plan.pb.h"
 
 namespace espalier::rt {
 

@@ -26,7 +26,7 @@ std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, st
 template <int function> std::unique_ptr<LibraryKernel> makeKernel(const KernelRequest &request);
 #define FUNCTION(number, name, signature)                                                                              \
   template <> std::unique_ptr<LibraryKernel> makeKernel<number>(const KernelRequest &request);
-#include "runtime/functions.def"
+#include "format/functions.def"
 
 /// The range [begin, end) of one piece.
 struct Piece {

@@ -16,7 +16,7 @@ std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, st
 #define FUNCTION(number, name, signature)                                                                              \
   case number:                                                                                                         \
     return makeKernel<number>(request);
-#include "runtime/functions.def"
+#include "format/functions.def"
   default:
     CallReader::refuse(call,
                        "is function " + std::to_string(call.function()) + ", which has no kernel in this runtime");

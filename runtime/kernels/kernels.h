@@ -3,7 +3,7 @@
 // depends only on shapes and not on how work is split, so results are bitwise equal for any number of threads.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ struct CallArguments {
   const int32_t *starts = nullptr;
   const void *packed = nullptr; ///< null, or the weights as PackedLayout describes them; the call reads no others
   void *scratch = nullptr;      ///< sharedScratchBytes() bytes, the same for all parts and finish()
-  uint32_t seed = 0;            ///< the seed of randomBits() in runtime/abi.h
+  uint32_t seed = 0;            ///< the seed of randomBits() in format/abi.h
 };
 
 /// The layout in which a product reads its second operand, so that weights can be packed once instead of in each run.
@@ -37,7 +37,7 @@ struct PackedLayout {
   bool operator==(const PackedLayout &) const = default;
 };
 
-/// A prepared library call. runtime/functions.def defines the functions. The object is const after construction.
+/// A prepared library call. format/functions.def defines the functions. The object is const after construction.
 /// Threads may run its parts at the same time, each part exactly once; then one thread calls finish(). Scratch memory
 /// is 64-byte aligned and need not be cleared.
 class LibraryKernel {

@@ -1,6 +1,6 @@
 // COPY, REARRANGE and ZERO. Parts are byte ranges.
+#include "format/zigzag.h"
 #include "runtime/kernels/factories.h"
-#include "runtime/zigzag.h"
 
 #include <cstring>
 

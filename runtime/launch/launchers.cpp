@@ -3,7 +3,7 @@
 // were stopped. Report ends a failed run. Blob carries a key-value entry; a zero byte ends the key.
 #include "runtime/launch/launchers.h"
 
-#include "runtime/json_reason.h"
+#include "messages/json_reason.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "runtime/launch/rank_table.h"
 
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,6 +1,6 @@
 #include "runtime/launch/topology.h"
 
-#include "runtime/counted.h"
+#include "messages/counted.h"
 
 #include <algorithm>
 #include <charconv>

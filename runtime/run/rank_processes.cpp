@@ -1,7 +1,7 @@
 #include "runtime/run/rank_processes.h"
 
-#include "runtime/checksum.h"
-#include "runtime/plan_file.h"
+#include "format/checksum.h"
+#include "format/plan_file.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // CBOR preserves every bit of a number, including NaN.
 #include "runtime/run/rank_result.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/status.h"
 
 #include <cerrno>

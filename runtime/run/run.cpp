@@ -1,9 +1,9 @@
 // Starts the ranks of a plan and stops them together. This file runs ranks as threads.
 #include "runtime/run/run.h"
 
+#include "messages/error_line.h"
 #include "runtime/comm/local.h"
 #include "runtime/crash_report.h"
-#include "runtime/error_line.h"
 #include "runtime/run/failure_report.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/rank.h"

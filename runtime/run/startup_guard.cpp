@@ -1,8 +1,8 @@
 #include "runtime/run/startup_guard.h"
 
+#include "messages/data_error.h"
+#include "messages/error_line.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/error_line.h"
-#include "runtime/files/data_error.h"
 #include "runtime/launch/host_rendezvous.h"
 #include "runtime/run/rank_processes.h"
 #include "runtime/run/rank_result.h"

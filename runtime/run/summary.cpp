@@ -1,8 +1,8 @@
 // Checkpoints are read from their folder, which may contain those of earlier runs.
 #include "runtime/run/summary.h"
 
+#include "messages/counted.h"
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/counted.h"
 #include "runtime/train/divergence.h"
 #include "runtime/train/stop.h"
 

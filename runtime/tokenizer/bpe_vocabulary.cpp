@@ -1,8 +1,8 @@
 // The constructors check every claim of the files, so encoding never produces an id without a text.
 #include "runtime/tokenizer/bpe_vocabulary.h"
 
-#include "runtime/files/data_error.h"
-#include "runtime/json_reason.h"
+#include "messages/data_error.h"
+#include "messages/json_reason.h"
 #include "runtime/tokenizer/byte_level.h"
 #include "runtime/tokenizer/utf8.h"
 

@@ -2,7 +2,7 @@
 // rejected earlier.
 #include "runtime/tokenizer/byte_level_encoder.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/tokenizer/byte_level.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "runtime/tokenizer/chat_template.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/tokenizer/unicode_classes.h"
 #include "runtime/tokenizer/utf8.h"

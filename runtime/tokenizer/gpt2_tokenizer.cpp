@@ -1,6 +1,6 @@
 // GPT-2's tokenizer from vocab.json and merges.txt. As in Megatron, "<|endoftext|>" in a document is plain text and
 // becomes seven ids. With `specialTokens` it becomes one id, as in HF's tokenizers.
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/tokenizer/byte_level_encoder.h"
 #include "runtime/tokenizer/tokenizer.h"

@@ -1,9 +1,9 @@
 // Finds a literal or a regular expression in a text, for the steps of a tokenizer.json.
 #pragma once
 
+#include "format/regex.h"
 #include "runtime/tokenizer/hf_json.h"
 #include "runtime/tokenizer/hf_pattern.h"
-#include "runtime/tokenizer/regex.h"
 #include "runtime/tokenizer/utf8.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 // Type-checked access to the fields of a tokenizer.json. Errors name the field.
 #pragma once
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // Replaces escapes one by one: inside a set by ranges, outside by a set.
 #include "runtime/tokenizer/hf_pattern.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <fmt/format.h>
 #include <string_view>

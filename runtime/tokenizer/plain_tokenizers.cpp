@@ -1,5 +1,5 @@
 // The two tokenizers that need no file, and the selection of a tokenizer by name.
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <charconv>

@@ -2,7 +2,7 @@
 // Every step is checked against the number of units, because the file may be corrupt.
 #include "runtime/tokenizer/sentencepiece_normalizer.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/tokenizer/utf8.h"
 
 #include <algorithm>

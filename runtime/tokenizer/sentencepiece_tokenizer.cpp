@@ -1,7 +1,7 @@
 // SentencePiece models of BPE type, read through the public schema, because the SentencePiece library and protobuf
 // cannot share a process. The pair with the highest score merges first; among equal scores, the leftmost. Characters
 // without a piece become bytes.
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/tokenizer/hf_added_tokens.h"
 #include "runtime/tokenizer/sentencepiece_normalizer.h"

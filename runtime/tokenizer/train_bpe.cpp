@@ -2,7 +2,7 @@
 // candidate whose count has changed is inserted again with the new count.
 #include "runtime/tokenizer/train_bpe.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/tokenizer/byte_level.h"
 #include "runtime/tokenizer/utf8.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/train/attention_scores.h"
 
-#include "runtime/counters.h"
+#include "format/counters.h"
 #include "runtime/executor.h"
 #include "runtime/program.h"
 

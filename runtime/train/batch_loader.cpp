@@ -2,10 +2,10 @@
 // [micro_batch_size, sequence / cp]. In zigzag order, a rank's part of a sample is two runs of the sample.
 #include "runtime/train/batch_loader.h"
 
+#include "format/zigzag.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/train/open_data.h"
-#include "runtime/zigzag.h"
 
 #include <algorithm>
 #include <cstring>

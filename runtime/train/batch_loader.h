@@ -1,10 +1,10 @@
 // Copies samples into the host staging buffers from which a plan reads its inputs.
 #pragma once
 
+#include "format/mesh.h"
+#include "format/plan.pb.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/sampler.h"
-#include "runtime/mesh.h"
-#include "runtime/plan.pb.h"
 
 #include <cstddef>
 #include <functional>

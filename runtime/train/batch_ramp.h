@@ -1,7 +1,7 @@
 // The batch of each step of a run whose batch size grows with the samples consumed.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 

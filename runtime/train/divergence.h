@@ -1,7 +1,7 @@
 // Detects runs that have diverged for good. Continuing such a run wastes time and saves useless weights.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 #include "runtime/train/step_scalars.h"
 
 #include <cstdint>

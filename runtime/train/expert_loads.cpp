@@ -1,6 +1,6 @@
 #include "runtime/train/expert_loads.h"
 
-#include "runtime/counters.h"
+#include "format/counters.h"
 #include "runtime/executor.h"
 #include "runtime/train/layer_counters.h"
 

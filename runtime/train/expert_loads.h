@@ -2,7 +2,7 @@
 // layer. The counters stay on the device until the host reads and clears them, so steps move no data for them.
 #pragma once
 
-#include "runtime/mesh.h"
+#include "format/mesh.h"
 
 #include <cstdint>
 #include <string>

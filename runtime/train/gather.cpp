@@ -2,7 +2,8 @@
 // rank's own shard.
 #include "runtime/train/gather.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
+#include "runtime/kernels/element.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // equal values.
 #pragma once
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include <bit>
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Each rank computes the values of a parameter once, in f32. One job of the thread pool computes one chunk of elements.
 #include "runtime/train/initialize.h"
 
+#include "runtime/kernels/element.h"
 #include "runtime/parameter_block.h"
 #include "runtime/train/initial_value.h"
 

@@ -1,7 +1,7 @@
 // Finds the counters of a plan's layers, which the host reads between steps, and exchanges their numbers.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // The learning rate of an optimizer step (FORMATS section 5).
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // A partially written line is removed again, so that the file always ends with a complete line.
 #include "runtime/train/line_file.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/status.h"
 

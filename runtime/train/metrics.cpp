@@ -1,7 +1,7 @@
 // Tests and tools rely on the JSON keys.
 #include "runtime/train/metrics.h"
 
-#include "runtime/counted.h"
+#include "messages/counted.h"
 #include "runtime/status.h"
 
 #include <algorithm>

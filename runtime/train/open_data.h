@@ -1,9 +1,9 @@
 // The data of a run: the plan defines the data, and the command line overrides the plan.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/sampler.h"
-#include "runtime/plan.pb.h"
 
 #include <cstdint>
 #include <memory>

@@ -1,8 +1,8 @@
 // The scalars of a step that the host computes: learning rate, bias corrections, loss scale.
 #pragma once
 
-#include "runtime/abi.h"
-#include "runtime/plan.pb.h"
+#include "format/abi.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 #include <vector>

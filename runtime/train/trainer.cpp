@@ -1,7 +1,7 @@
 // The training loop of one rank. Rank 0 reports.
 #include "runtime/train/trainer.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/status.h"
 #include "runtime/train/initialize.h"
 #include "runtime/train/rank_requests.h"
@@ -194,7 +194,10 @@ void Trainer::compareIfDue() {
   for (const std::string &told : agreement.tell(fmt::format("{}", mine)))
     seconds.push_back(std::stod(told));
   slowRanks->add(seconds);
-  executor.showSlow(slowRanks->slow());
+  std::vector<SlowAtEnd> slowest;
+  for (const SlowRank &rank : slowRanks->slow())
+    slowest.push_back({rank.rank, rank.ratio});
+  executor.showSlow(slowest);
   if (!isLeader())
     return;
   auto hostOf = [&](int rank) { return hosts[static_cast<size_t>(rank)]; };

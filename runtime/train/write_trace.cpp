@@ -1,7 +1,7 @@
 #include "runtime/train/write_trace.h"
 
+#include "format/mesh.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/mesh.h"
 
 #include <fmt/format.h>
 #include <iterator>

@@ -1,5 +1,5 @@
 // Rule J: the state in which an entry begins, the values that the host fills, and the state that an entry must leave.
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/verify/play.h"
 
 #include <algorithm>

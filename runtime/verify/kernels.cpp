@@ -1,7 +1,7 @@
 // Rule E: each instruction matches the declaration of its kernel in the number of operands and scalars, in types, and
 // in the exact bytes that the kernel accesses. The plan declares generated kernels, and functions.def declares library
 // functions.
-#include "runtime/geometry.h"
+#include "format/geometry.h"
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
 

@@ -1,6 +1,6 @@
 // Rule D: parameters in their buckets, buckets in the regions of calls, the stages that hold and update them, and
 // slices.
-#include "runtime/optimizers.h"
+#include "format/optimizers.h"
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/rules.h"
 

@@ -1,10 +1,10 @@
 // Rule K for library calls: the names of dimensions determine sizes, transposition and scalars. The rows of
 // functions.def describe most functions. MATMUL, COPY and REARRANGE have separate rules.
-#include "runtime/abi.h"
+#include "format/abi.h"
+#include "format/zigzag.h"
 #include "runtime/verify/dims.h"
 #include "runtime/verify/library_functions.h"
 #include "runtime/verify/signatures.h"
-#include "runtime/zigzag.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "runtime/verify/library_functions.h"
 
-#include "runtime/plan_access.h"
+#include "format/plan_access.h"
 
 #include <algorithm>
 

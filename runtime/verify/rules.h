@@ -2,9 +2,9 @@
 // rely on each other.
 #pragma once
 
+#include "format/mesh.h"
+#include "format/plan.pb.h"
 #include "runtime/comm/comm.h"
-#include "runtime/mesh.h"
-#include "runtime/plan.pb.h"
 
 #include <fmt/format.h>
 #include <string>

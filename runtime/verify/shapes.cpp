@@ -1,6 +1,6 @@
 // Rule K: the named dimensions of values, and their agreement with parameters, transfers and library calls.
-#include "runtime/abi.h"
-#include "runtime/functions.h"
+#include "format/abi.h"
+#include "format/functions.h"
 #include "runtime/verify/dims.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Binds the dims of a row of functions.def to the named dimensions of the values that a call or launch gets.
 #pragma once
 
-#include "runtime/functions.h"
+#include "format/functions.h"
 #include "runtime/verify/dims.h"
 
 #include <map>

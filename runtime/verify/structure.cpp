@@ -1,8 +1,8 @@
 // Rule A for the tables of the plan: every index is in range and every enumeration is known. Sizes are bounded, so that
 // sums and products of a few of them stay below 2^63.
-#include "runtime/abi.h"
+#include "format/abi.h"
+#include "format/plan_file.h"
 #include "runtime/device/cpu/kernel_object.h"
-#include "runtime/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify/limits.h"
 #include "runtime/verify/rules.h"

@@ -1,5 +1,5 @@
 // Rule A for stages: live ranges, allocations, calls, chunks and instruction streams.
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/program.h"
 #include "runtime/verify/limits.h"
 #include "runtime/verify/rules.h"

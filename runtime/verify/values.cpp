@@ -1,6 +1,6 @@
 #include "runtime/verify/values.h"
 
-#include "runtime/optimizers.h"
+#include "format/optimizers.h"
 #include "runtime/verify/library_functions.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Changes one field of a plan but keeps the plan well-formed. Such mutants model compiler faults and corrupted bytes.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <functional>
 #include <map>

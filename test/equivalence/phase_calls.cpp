@@ -1,6 +1,6 @@
 #include "test/equivalence/phase_calls.h"
 
-#include "runtime/axes.h"
+#include "format/axes.h"
 
 using namespace mlir;
 

@@ -1,7 +1,7 @@
 // Parses any bytes as the manifest of a checkpoint, unchanged and with a valid checksum. Seeds:
 // test/fuzz/seeds/manifest.
+#include "format/checksum.h"
 #include "runtime/checkpoint/manifest.h"
-#include "runtime/checksum.h"
 #include "runtime/status.h"
 
 #include <string>

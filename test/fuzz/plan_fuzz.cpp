@@ -1,6 +1,6 @@
 // Reads and verifies any bytes as a plan, unchanged and with a valid checksum. A valid plan is loaded as a program.
 // Seeds: compiled plans. test/runtime/mutate_plan_test.cpp changes fields of a valid plan.
-#include "runtime/plan_file.h"
+#include "format/plan_file.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
 #include "test/fuzz/memory_file.h"

@@ -39,7 +39,7 @@ QWEN3 = {"seq": 8, "vocab": 19, "hidden": 24, "layers": 2, "kv_heads": 2, "group
 # Initial values and data -------------------------------------------------------------------------------------------
 
 def random_bits(seed, step, stream, sample, element):
-    """Returns random bits by Philox-2x32 with 7 rounds, as in runtime/abi.h."""
+    """Returns random bits by Philox-2x32 with 7 rounds, as in format/abi.h."""
     key = (seed * 0x9E3779B9 + step * 0x85EBCA6B + stream * 0xC2B2AE35) & MASK32
     low, high = element & MASK32, (element >> 32) ^ ((sample * 0x27D4EB2F) & MASK32)
     for _ in range(7):

@@ -57,7 +57,7 @@ compile_plans() {
 programs() {
   mkdir -p "$kit"/{bin,lib,emulator}
   cp "$build"/bin/espalier "$build"/test/gpu/device_{check,comm,test} "$kit/bin/" || return 1
-  cp "$build"/lib/lib{espalier_plan_proto,espalier_cuda}.so "$kit/lib/" || return 1
+  cp "$build"/lib/lib{espalier_format,espalier_cuda}.so "$kit/lib/" || return 1
   cp -L "$build"/emulator/lib{cuda.so.1,cublasLt.so.13,nccl.so.2} "$kit/emulator/" || return 1
   # Copies all libraries except the C library and our own.
   ldd "$build"/bin/espalier "$build"/lib/libespalier_cuda.so | awk '$2 == "=>" && $3 ~ /^\/(usr\/)?lib/ {print $3}' |

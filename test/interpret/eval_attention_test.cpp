@@ -1,5 +1,5 @@
 // Compares attention with a plain softmax written here, and shards with the unsharded result.
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "test/interpret/program.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // Tests ops on rows, labels, tails and positions, and dropout, unsharded and on shards of a dimension.
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "test/interpret/program.h"
 
 #include <cmath>

@@ -1,9 +1,9 @@
 // A hand-built arena: bytes that no buffer owns are guarded, and owned bytes are not.
 #include "runtime/guards.h"
 
+#include "format/mesh.h"
 #include "runtime/comm/local.h"
 #include "runtime/device/cpu/backend.h"
-#include "runtime/mesh.h"
 
 #include <gmock/gmock.h>
 

@@ -2,7 +2,7 @@
 // compiler but gives the same form of plan.
 #include "test/runtime/sample_plan_builder.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/device/cpu/kernel_object.h"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 // Tensor parallelism shards the features.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/dataset/dataset.h"
-#include "runtime/plan.pb.h"
 
 #include <memory>
 

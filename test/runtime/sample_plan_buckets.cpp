@@ -2,7 +2,7 @@
 // of the norm and the update.
 #include "test/runtime/sample_plan_builder.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 // allocations, and their instruction streams.
 #pragma once
 
-#include "runtime/mesh.h"
+#include "format/mesh.h"
 #include "test/runtime/sample_plan.h"
 
 #include <map>

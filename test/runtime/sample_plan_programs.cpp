@@ -1,7 +1,7 @@
 // Builds the instructions of each call's forward and backward.
 #include "test/runtime/sample_plan_builder.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 namespace espalier::rt {
 

@@ -1,7 +1,7 @@
 // Builds a stage: consecutive allocations for every region of its calls, and the host staging buffers.
 #include "test/runtime/sample_plan_builder.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include <algorithm>
 #include <fmt/format.h>

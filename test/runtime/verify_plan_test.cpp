@@ -2,8 +2,8 @@
 // H). The error names the location.
 #include "runtime/verify_plan.h"
 
-#include "runtime/geometry.h"
-#include "runtime/mesh.h"
+#include "format/geometry.h"
+#include "format/mesh.h"
 #include "test/runtime/verify_cases.h"
 
 #include <gmock/gmock.h>

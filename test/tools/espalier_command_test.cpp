@@ -1,5 +1,5 @@
 // Tests the contract of the command: exit codes, metrics, the JSON output of inspect, and resuming.
-#include "runtime/plan_file.h"
+#include "format/plan_file.h"
 #include "test/runtime/sample_plan.h"
 #include "test/sanitizer.h"
 

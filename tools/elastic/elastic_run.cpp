@@ -2,9 +2,9 @@
 // group, because a terminal signals a whole group, and a second signal would end the ranks at once.
 #include "tools/elastic/elastic_run.h"
 
+#include "messages/counted.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/unfinished.h"
-#include "runtime/counted.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 #include "tools/child_process.h"
@@ -12,7 +12,7 @@
 #include "tools/elastic/members.h"
 
 #include "compiler/exit_code.h"
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 
 #include <chrono>
 #include <cstdlib>

@@ -1,9 +1,9 @@
 #include "tools/elastic/plans.h"
 
+#include "format/elastic_plan.h"
+#include "format/mesh.h"
+#include "format/plan_file.h"
 #include "runtime/checkpoint/fingerprint.h"
-#include "runtime/elastic_plan.h"
-#include "runtime/mesh.h"
-#include "runtime/plan_file.h"
 #include "runtime/status.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "compiler/command_line.h"
 #include "compiler/entry.h"
 #include "compiler/exit_code.h"
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 #include "tools/published/report.h"
 
 #include <filesystem>
@@ -126,7 +126,7 @@ static int benchPlans(const PlansArguments &arguments) {
 
 } // namespace espalier
 
-/// The function that the command looks up in the compiler's library; see CompilerEntry.
+/// The function that the command looks up in libespalier_bench.so; see CompilerEntry.
 extern "C" int espalierBenchMain(int argc, char **argv, const espalier::CompilerServices &) {
   using namespace espalier;
   CommandLine app("espalier", "the verbs that compare predictions with measurements");

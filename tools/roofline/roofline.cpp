@@ -5,7 +5,7 @@
 
 #include "tools/roofline/ptx_player.h"
 
-#include "runtime/mesh.h"
+#include "format/mesh.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
 

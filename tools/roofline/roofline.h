@@ -2,7 +2,7 @@
 // limit.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #include "compiler/codegen/cuda/attention.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -254,7 +254,7 @@ void AttentionBlock::whenSeen(Expr isSeen, const std::function<void()> &body) {
   config.isCausal ? when(isSeen, body) : body();
 }
 
-/// The part of randomBits() in runtime/abi.h that does not depend on the element.
+/// The part of randomBits() in format/abi.h that does not depend on the element.
 void AttentionBlock::makeRoundKeys() {
   auto word = [&](StringRef name) { return narrow(scalar(name)); };
   Expr begun = loadValue({f, f.buffer("step")}, f.b.getI32Type());

@@ -4,7 +4,7 @@
 #include "compiler/codegen/cuda/shape_kernels.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/llvm_pipeline.h"
-#include "runtime/geometry.h"
+#include "format/geometry.h"
 
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/LegacyPassManager.h"

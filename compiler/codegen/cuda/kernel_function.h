@@ -5,7 +5,7 @@
 #include "compiler/codegen/cuda/arithmetic.h"
 
 #include "dialects/exec/dialect.h"
-#include "runtime/functions.h"
+#include "format/functions.h"
 
 namespace espalier::codegen::cuda {
 
@@ -15,7 +15,7 @@ enum class Reduction { Add, Max };
 /// Builds one kernel.
 class KernelFunction : public Arithmetic {
 public:
-  /// Begins a kernel at the builder's insertion point (a module body); runtime/abi.h defines its parameters. Pointers
+  /// Begins a kernel at the builder's insertion point (a module body); format/abi.h defines its parameters. Pointers
   /// are not noalias, because an output may alias an input, which LLVM would otherwise load by ld.global.nc. `row`
   /// names the parameters of a kernel of functions.def; null for generated kernels.
   KernelFunction(mlir::ImplicitLocOpBuilder &builder, llvm::StringRef symbol, unsigned buffers, unsigned scalars,

@@ -5,8 +5,8 @@
 
 #include "compiler/codegen/cuda/attention.h"
 #include "compiler/codegen/cuda/special_kernels.h"
-#include "runtime/functions.h"
-#include "runtime/geometry.h"
+#include "format/functions.h"
+#include "format/geometry.h"
 
 #include "llvm/Support/MathExtras.h"
 

@@ -7,7 +7,7 @@ namespace espalier::codegen::cuda {
 BuildKernel specialKernel(StringRef shape) {
   static const llvm::StringMap<BuildKernel> builders = {
 #define KERNEL(shape, function, signature) {#shape, build<SpecialKernel::shape>},
-#include "runtime/functions.def"
+#include "format/functions.def"
   };
   return builders.lookup(shape);
 }

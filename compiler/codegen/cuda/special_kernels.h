@@ -8,7 +8,7 @@ namespace espalier::codegen::cuda {
 /// The kernels of functions.def.
 enum class SpecialKernel {
 #define KERNEL(shape, function, signature) shape,
-#include "runtime/functions.def"
+#include "format/functions.def"
 };
 
 /// Emits the body of `f` for `kernel`, which is specialized by its parameters. Each kernel of functions.def has a
@@ -16,7 +16,7 @@ enum class SpecialKernel {
 template <SpecialKernel shape> mlir::LogicalResult build(KernelFunction &f, exec::KernelOp kernel);
 #define KERNEL(shape, function, signature)                                                                             \
   template <> mlir::LogicalResult build<SpecialKernel::shape>(KernelFunction & f, exec::KernelOp kernel);
-#include "runtime/functions.def"
+#include "format/functions.def"
 
 using BuildKernel = mlir::LogicalResult (*)(KernelFunction &f, exec::KernelOp kernel);
 

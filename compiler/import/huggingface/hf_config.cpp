@@ -7,7 +7,7 @@
 #include "compiler/import/huggingface/size_faults.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/run/run_file_writer.h"
-#include "runtime/json_reason.h"
+#include "messages/json_reason.h"
 
 #include <algorithm>
 #include <filesystem>

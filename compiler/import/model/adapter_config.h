@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/import/yaml/source_location.h"
-#include "runtime/tokenizer/regex.h"
+#include "format/regex.h"
 
 #include <cstdint>
 #include <memory>

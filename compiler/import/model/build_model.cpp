@@ -5,7 +5,7 @@
 #include "compiler/import/model/build_norms.h"
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/rotary_form.h"
-#include "runtime/counters.h"
+#include "format/counters.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

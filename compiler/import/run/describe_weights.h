@@ -3,7 +3,7 @@
 
 #include "compiler/import/run/run_config.h"
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 namespace espalier {
 

@@ -1,7 +1,7 @@
 // Reads model.model_config.pet_config, the section of MindFormers for parameter-efficient training.
 #include "compiler/import/run/run_reader.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "compiler/import/run/cluster_shares.h"
 #include "compiler/import/run/config_files.h"
 #include "compiler/import/run/run_reader.h"
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Imports the optimizer and its hyperparameters. runtime/optimizers.h has the table of optimizers.
+// Imports the optimizer and its hyperparameters. format/optimizers.h has the table of optimizers.
 #include "compiler/import/run/run_reader.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Imports QK-clip (Kimi K2, 2025; Megatron's --qk-clip): marks the attentions whose largest scores are kept, and the
 // query and key weights that an update scales.
 #include "compiler/import/run/run_reader.h"
-#include "runtime/counters.h"
+#include "format/counters.h"
 
 #include <algorithm>
 #include <array>

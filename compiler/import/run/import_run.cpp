@@ -6,8 +6,8 @@
 #include "compiler/import/run/pin_option.h"
 #include "compiler/import/run/run_reader.h"
 #include "compiler/import/yaml/base_config.h"
+#include "format/path_kind.h"
 #include "planner/model/schedule.h"
-#include "runtime/path_kind.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // Imports the learning rates: the schedule of the run, and those of groups of parameters.
 #include "compiler/import/run/run_reader.h"
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,9 +1,9 @@
 // Imports loss scale, data and dtypes of a run file.
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/import/run/run_reader.h"
-#include "runtime/dataset/blend.h"
-#include "runtime/dataset/splits.h"
-#include "runtime/files/data_error.h"
+#include "format/blend_list.h"
+#include "format/splits.h"
+#include "messages/data_error.h"
 
 #include <algorithm>
 #include <fmt/format.h>

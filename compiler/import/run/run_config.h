@@ -3,8 +3,8 @@
 
 #include "compiler/import/model/adapter_config.h"
 #include "compiler/import/model/model_description.h"
+#include "format/optimizers.h"
 #include "planner/problem.h"
-#include "runtime/optimizers.h"
 
 #include <cstdint>
 #include <map>

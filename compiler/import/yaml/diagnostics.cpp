@@ -1,7 +1,7 @@
 // Sorts and prints diagnostics. Also computes the edit distance for "did you mean".
 #include "compiler/import/yaml/diagnostics.h"
 
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 
 #include <algorithm>
 #include <cctype>

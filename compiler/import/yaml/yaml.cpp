@@ -3,7 +3,7 @@
 #include "compiler/import/yaml/yaml.h"
 
 #include "compiler/import/yaml/yaml_fault.h"
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,10 +1,10 @@
 // A path is told by what its writers never leave out.
 #include "runtime/checkpoint/convert/convert.h"
 
+#include "format/path_kind.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/convert/foreign_weights.h"
 #include "runtime/checkpoint/convert/peft.h"
-#include "runtime/path_kind.h"
 #include "runtime/status.h"
 
 #include <algorithm>

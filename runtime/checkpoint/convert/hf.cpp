@@ -1,12 +1,12 @@
 // Tensors are written in safetensors' order: larger element types first, then by name.
 #include "runtime/checkpoint/convert/hf.h"
 
+#include "messages/json_reason.h"
 #include "runtime/checkpoint/convert/new_folder.h"
 #include "runtime/checkpoint/convert/torch_file.h"
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/json_reason.h"
 #include "runtime/status.h"
 
 #include <algorithm>

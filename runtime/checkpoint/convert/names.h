@@ -8,8 +8,8 @@
 // first is written. If several rules hold the same parameters, any of them is read and the first is written.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/checkpoint/convert/layout.h"
-#include "runtime/plan.pb.h"
 
 #include <functional>
 #include <optional>

@@ -1,10 +1,10 @@
 // A stored piece is a range of a box. Boxes lie in the padded parameter; padding is skipped.
 #include "runtime/checkpoint/convert/native.h"
 
+#include "format/checksum.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/checkpoint/safetensors.h"
-#include "runtime/checksum.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
 

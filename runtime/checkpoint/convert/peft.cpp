@@ -1,11 +1,12 @@
 // The names of tensors are those of the rules `peft`, which the importer makes from the names of transformers.
 #include "runtime/checkpoint/convert/peft.h"
 
+#include "messages/json_reason.h"
 #include "runtime/checkpoint/convert/new_folder.h"
 #include "runtime/checkpoint/json_text.h"
 #include "runtime/comm/comm.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/json_reason.h"
+#include "runtime/kernels/element.h"
 #include "runtime/parameter_block.h"
 #include "runtime/status.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/checkpoint/convert/text_model.h"
 
-#include "runtime/counted.h"
+#include "messages/counted.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 // Machine code from a plan: an ELF shared object mapped from memory. LLVM is not needed.
 #pragma once
 
-#include "runtime/abi.h"
-#include "runtime/plan.pb.h"
+#include "format/abi.h"
+#include "format/plan.pb.h"
 
 #include <array>
 #include <string>

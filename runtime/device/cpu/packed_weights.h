@@ -2,9 +2,9 @@
 // if nothing else reads them.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/device/cpu/arena.h"
 #include "runtime/kernels/kernels.h"
-#include "runtime/plan.pb.h"
 #include "runtime/thread_pool.h"
 
 #include <map>

@@ -2,7 +2,7 @@
 // active tokens, and prompts of different lengths lie side by side without padding.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 namespace espalier::rt {
 

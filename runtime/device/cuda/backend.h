@@ -2,10 +2,10 @@
 // kernels and chooses matrix product algorithms.
 #pragma once
 
+#include "format/mesh.h"
 #include "runtime/device/cuda/calls.h"
 #include "runtime/device/cuda/module.h"
 #include "runtime/device/device.h"
-#include "runtime/mesh.h"
 
 #include <map>
 #include <memory>

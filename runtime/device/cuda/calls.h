@@ -1,9 +1,9 @@
 // The library calls of a plan, checked when the plan is loaded.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/movement.h"
-#include "runtime/plan.pb.h"
 
 #include <string>
 #include <variant>

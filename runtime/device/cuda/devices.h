@@ -2,9 +2,9 @@
 // and the rank processes are forked later.
 #pragma once
 
+#include "format/mesh.h"
 #include "runtime/device/cuda/context.h"
 #include "runtime/device/device.h"
-#include "runtime/mesh.h"
 
 #include <functional>
 

@@ -2,10 +2,10 @@
 // chosen when the plan is loaded, used in every step and limited to a workspace of fixed size.
 #pragma once
 
+#include "format/plan.pb.h"
 #include "runtime/device/cuda/context.h"
 #include "runtime/device/cuda/queue.h"
 #include "runtime/kernels/dtype.h"
-#include "runtime/plan.pb.h"
 #include "runtime/status.h"
 
 #include <array>

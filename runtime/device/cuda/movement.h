@@ -1,8 +1,8 @@
 // COPY, REARRANGE and ZERO on the device.
 #pragma once
 
+#include "format/zigzag.h"
 #include "runtime/device/cuda/queue.h"
-#include "runtime/zigzag.h"
 
 namespace espalier::rt::cuda {
 

@@ -2,11 +2,11 @@
 // the communicator reports that the call is done.
 #pragma once
 
+#include "format/mesh.h"
 #include "runtime/device/cuda/context.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/queue.h"
 #include "runtime/device/device.h"
-#include "runtime/mesh.h"
 
 #include <deque>
 #include <memory>

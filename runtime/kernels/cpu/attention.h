@@ -1,7 +1,7 @@
 // Code shared by the forward and backward loops of attention: addresses, packed products, dropout.
 #pragma once
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/kernels/cpu/gemm_tile.h"
 #include "runtime/kernels/cpu/level.h"
 

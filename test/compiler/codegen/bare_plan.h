@@ -1,7 +1,7 @@
 // The parts of a plan that programs of these tests refer to. There is no schedule, and form-buckets does not run.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 

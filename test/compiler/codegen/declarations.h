@@ -1,7 +1,7 @@
 // Checks that launches match the declarations of their kernels.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <string>
 

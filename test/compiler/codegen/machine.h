@@ -2,8 +2,8 @@
 // runs the plan's PTX. Library calls are plain loops. Every region is one buffer with guard bytes at its end.
 #pragma once
 
-#include "runtime/abi.h"
-#include "runtime/plan.pb.h"
+#include "format/abi.h"
+#include "format/plan.pb.h"
 #include "test/compiler/codegen/reference.h"
 #include "test/emulator/emulator.h"
 

@@ -3,7 +3,7 @@
 #include "compiler/codegen/kernel_shape.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include <limits>
 

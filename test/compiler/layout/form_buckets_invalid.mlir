@@ -67,6 +67,6 @@ module attributes {dist.mesh = #dist.mesh<dp = 1>, exec.optimizer = {type = "Muo
 
 // -----
 
-// expected-error@+1 {{exec.optimizer has the type "Lion", which is no optimizer of runtime/optimizers.h}}
+// expected-error@+1 {{exec.optimizer has the type "Lion", which is no optimizer of format/optimizers.h}}
 module attributes {dist.mesh = #dist.mesh<dp = 1>, exec.optimizer = {type = "Lion"}} {
 }

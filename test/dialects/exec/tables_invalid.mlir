@@ -51,7 +51,7 @@ module @bucket_c4_part_of_a_matrix {
 
 module @bucket_c5_unknown_optimizer {
   exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
-    // expected-error @+1 {{needs an optimizer of runtime/optimizers.h, got Lion}}
+    // expected-error @+1 {{needs an optimizer of format/optimizers.h, got Lion}}
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "Lion", part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
     }
   }

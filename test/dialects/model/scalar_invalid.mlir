@@ -1,7 +1,7 @@
 // RUN: espalier-opt %s -split-input-file -verify-diagnostics
 // Errors of the verifier of scalar.
 
-// The slot is not in runtime/abi.h.
+// The slot is not in format/abi.h.
 func.func @scalar_c1_unknown_slot() -> tensor<f32> {
   // expected-error @+1 {{needs one of loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply, group_rate1 to group_rate4; got momentum}}
   %y = model.scalar "momentum" : tensor<f32>

@@ -1,11 +1,11 @@
 // The parsers read files, so the inputs are written to files in memory.
 #include "test/fuzz/data/targets.h"
 
+#include "format/regex.h"
+#include "messages/data_error.h"
 #include "runtime/dataset/dataset_report.h"
 #include "runtime/dataset/json_fields.h"
-#include "runtime/files/data_error.h"
 #include "runtime/tokenizer/gpt2_scanner.h"
-#include "runtime/tokenizer/regex.h"
 #include "runtime/tokenizer/utf8.h"
 #include "test/fuzz/memory_file.h"
 

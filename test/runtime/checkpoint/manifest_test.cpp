@@ -1,7 +1,7 @@
 // A manifest with invalid contents is refused, even if its checksum is correct.
 #include "runtime/checkpoint/manifest.h"
 
-#include "runtime/checksum.h"
+#include "format/checksum.h"
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
 #include <nlohmann/json.hpp>

@@ -2,7 +2,7 @@
 // necessary bytes are read.
 #include "runtime/checkpoint/sources.h"
 
-#include "runtime/checksum.h"
+#include "format/checksum.h"
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
 #include <random>

@@ -1,7 +1,7 @@
 // Tests loss masks beside a dataset: they are cut like the tokens, and a mask of other sequences is refused.
+#include "messages/data_error.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/indexed_writer.h"
-#include "runtime/files/data_error.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <filesystem>

@@ -1,12 +1,13 @@
 // Tests the data set interface that training uses: every kind of source, masks, samplers and blends.
 #include "runtime/dataset/dataset.h"
 
+#include "format/blend_list.h"
+#include "format/splits.h"
+#include "messages/data_error.h"
 #include "runtime/dataset/blend.h"
 #include "runtime/dataset/indexed_writer.h"
 #include "runtime/dataset/sampler.h"
-#include "runtime/dataset/splits.h"
 #include "runtime/dataset/text_source.h"
-#include "runtime/files/data_error.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <gmock/gmock.h>

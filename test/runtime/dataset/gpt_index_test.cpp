@@ -1,11 +1,11 @@
 // Compares the three index arrays with Megatron's. Tests their cache and the limits of the arithmetic.
 #include "runtime/dataset/gpt_index.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/gpt_dataset.h"
 #include "runtime/dataset/index_cache.h"
 #include "runtime/dataset/indexed_dataset.h"
 #include "runtime/dataset/indexed_writer.h"
-#include "runtime/files/data_error.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <gmock/gmock.h>

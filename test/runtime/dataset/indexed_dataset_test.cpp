@@ -1,8 +1,8 @@
 // Tests the reader on valid and on damaged files. Compares the writer's output with what the reader returns.
 #include "runtime/dataset/indexed_dataset.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/indexed_writer.h"
-#include "runtime/files/data_error.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <cstring>

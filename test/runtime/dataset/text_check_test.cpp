@@ -1,8 +1,8 @@
 // Tests which contents count as text.
 #include "runtime/dataset/text_check.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/text_source.h"
-#include "runtime/files/data_error.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <gmock/gmock.h>

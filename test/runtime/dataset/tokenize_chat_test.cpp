@@ -2,9 +2,9 @@
 // and each fault of a line is one error with file and line.
 #include "runtime/dataset/tokenize_chat.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/indexed_dataset.h"
 #include "runtime/dataset/tokenize_files.h"
-#include "runtime/files/data_error.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <filesystem>

@@ -1,11 +1,11 @@
 // Tests the data subcommands as a user runs them: byte-equal fixtures, every kind of input and every error.
 #include "runtime/dataset/tokenize_files.h"
 
+#include "messages/data_error.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/indexed_dataset.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/line_reader.h"
-#include "runtime/files/data_error.h"
 #include "test/runtime/tokenizer/golden.h"
 #include "tools/data_command.h"
 

@@ -1,9 +1,9 @@
 // Tests several ranks with one GPU each through the interface of the executor: two stages of two ranks, as threads of
 // one process and as processes.
+#include "format/mesh.h"
 #include "runtime/comm/local.h"
 #include "runtime/device/device.h"
 #include "runtime/launch/processes.h"
-#include "runtime/mesh.h"
 #include "test/sanitizer.h"
 
 #include <gmock/gmock.h>

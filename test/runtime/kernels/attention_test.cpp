@@ -1,6 +1,6 @@
 #include "test/runtime/kernels/harness.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 namespace espalier::rt {
 

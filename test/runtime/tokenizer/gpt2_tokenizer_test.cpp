@@ -1,5 +1,5 @@
 // Compares GPT-2's tokenizer with recorded ids and its scanner with the regular expression. Damaged files are refused.
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 #include "runtime/tokenizer/byte_level.h"
 #include "runtime/tokenizer/gpt2_scanner.h"
 #include "runtime/tokenizer/tokenizer.h"

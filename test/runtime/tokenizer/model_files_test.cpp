@@ -1,7 +1,7 @@
 // Tests tokenizer.json and tokenizer.model files. Ids, special tokens and decoding must equal those of the published
 // packages. Also tests refused files and the trainer.
-#include "runtime/files/data_error.h"
-#include "runtime/tokenizer/regex.h"
+#include "format/regex.h"
+#include "messages/data_error.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/train_bpe.h"
 #include "runtime/tokenizer/unicode_normal.h"

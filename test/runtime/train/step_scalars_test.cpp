@@ -1,7 +1,7 @@
 // Tests clipping, skipped steps, the loss scale, learning rates and initial values at known points.
 #include "runtime/train/step_scalars.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 #include "runtime/kernels/update_scalars.h"
 #include "runtime/status.h"
 #include "runtime/train/batch_ramp.h"

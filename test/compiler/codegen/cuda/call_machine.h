@@ -3,8 +3,8 @@
 #pragma once
 
 #include "dialects/exec/dialect.h"
-#include "runtime/abi.h"
-#include "runtime/plan.pb.h"
+#include "format/abi.h"
+#include "format/plan.pb.h"
 
 #include <map>
 #include <string>

@@ -1,7 +1,7 @@
 // Tests how conversions read checkpoints of runs, which store boxes and ranges of the padded parameter.
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
-#include "runtime/checksum.h"
+#include "format/checksum.h"
 
 namespace espalier::rt {
 namespace {

@@ -1,7 +1,7 @@
 // Sums follow Megatron's order (normalize, then accumulate), because a difference in the last bit can move a border.
-#include "runtime/dataset/splits.h"
+#include "format/splits.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Files are recognized by their content, so that the error for a wrong file can name the right command.
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 
-#include "runtime/plan_file.h"
+#include "format/plan_file.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 // compiler/layout/build_optimizer.cpp has the update program of each row.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <span>
 #include <string_view>

@@ -1,5 +1,5 @@
 // Tests the words for a path that cannot be opened.
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 
 #include <cerrno>
 #include <fstream>

@@ -1,9 +1,9 @@
 // The size is checked before reading, and the checksum before parsing.
-#include "runtime/plan_file.h"
+#include "format/plan_file.h"
 
-#include "runtime/checksum.h"
-#include "runtime/path_kind.h"
-#include "runtime/status.h"
+#include "format/checksum.h"
+#include "format/path_kind.h"
+#include "messages/plan_error.h"
 
 #include <cerrno>
 #include <cstring>

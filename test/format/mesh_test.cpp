@@ -1,5 +1,5 @@
 // Tests rank coordinates on a mesh whose axes all have different sizes.
-#include "runtime/mesh.h"
+#include "format/mesh.h"
 
 #include "runtime/status.h"
 

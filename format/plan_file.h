@@ -2,7 +2,7 @@
 // read it, and damage is detected.
 #pragma once
 
-#include "runtime/plan.pb.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -1,8 +1,8 @@
 // Matching has a step limit, because the pattern comes from a file that may be hostile.
 #define PCRE2_CODE_UNIT_WIDTH 8
-#include "runtime/tokenizer/regex.h"
+#include "format/regex.h"
 
-#include "runtime/files/data_error.h"
+#include "messages/data_error.h"
 
 #include <fmt/format.h>
 #include <pcre2.h>

@@ -113,7 +113,7 @@ const EpilogueSignature *findEpilogue(int number);
 const EpilogueSignature *findEpilogue(std::string_view name);
 const KernelSignature *findKernel(std::string_view shape);
 
-/// The slot of runtime/abi.h that an operand with `slot` names; nothing for other names.
+/// The slot of format/abi.h that an operand with `slot` names; nothing for other names.
 std::optional<uint32_t> findSlot(std::string_view operand);
 
 /// The operands of a call with `buffers` buffers: those of the function, then those of its epilogue, which may be null.

@@ -1,8 +1,8 @@
 // The accesses of functions.def as the plan spells them.
 #pragma once
 
-#include "runtime/functions.h"
-#include "runtime/plan.pb.h"
+#include "format/functions.h"
+#include "format/plan.pb.h"
 
 namespace espalier::rt {
 

@@ -1,7 +1,7 @@
 // Mixed-radix conversion between ranks and coordinates.
-#include "runtime/mesh.h"
+#include "format/mesh.h"
 
-#include "runtime/status.h"
+#include "messages/plan_error.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,8 +1,8 @@
 // Ranks as coordinates on the mesh axes pp, dp_replicate, dp, cp, ep and tp, outermost first; tp varies fastest.
 #pragma once
 
-#include "runtime/axes.h"
-#include "runtime/plan.pb.h"
+#include "format/axes.h"
+#include "format/plan.pb.h"
 
 #include <array>
 #include <cstdint>

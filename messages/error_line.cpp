@@ -1,4 +1,4 @@
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 
 #include <charconv>
 #include <cstdio>

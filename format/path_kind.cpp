@@ -1,10 +1,10 @@
 // Each kind has one mark that its writers always leave: a seal, a magic number, a file's name in a folder, or the
 // sections that a YAML file must have.
-#include "runtime/path_kind.h"
+#include "format/path_kind.h"
 
-#include "runtime/checkpoint/manifest.h"
-#include "runtime/plan_file.h"
-#include "runtime/status.h"
+#include "format/file_marks.h"
+#include "format/plan_file.h"
+#include "messages/plan_error.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,7 +1,7 @@
 // Tests the rows of functions.def and the properties that are derived from them.
-#include "runtime/abi.h"
-#include "runtime/functions.h"
-#include "runtime/plan.pb.h"
+#include "format/abi.h"
+#include "format/functions.h"
+#include "format/plan.pb.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Every corruption of a plan file is detected. A plan file with its checksum is still one protobuf message.
-#include "runtime/plan_file.h"
+#include "format/plan_file.h"
 
 #include "runtime/status.h"
 #include "test/runtime/sample_plan.h"

@@ -1,7 +1,7 @@
 // Parses functions.def once, at the first use of a row.
-#include "runtime/functions.h"
+#include "format/functions.h"
 
-#include "runtime/abi.h"
+#include "format/abi.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -334,7 +334,7 @@ KernelSignature RowParser::kernel(const FunctionSignature &function, std::span<c
 const std::vector<FunctionSignature> &functions() {
   static const std::vector<FunctionSignature> rows = {
 #define FUNCTION(number, name, text) parseFunction(number, #name, text),
-#include "runtime/functions.def"
+#include "format/functions.def"
   };
   return rows;
 }
@@ -342,7 +342,7 @@ const std::vector<FunctionSignature> &functions() {
 const std::vector<EpilogueSignature> &epilogues() {
   static const std::vector<EpilogueSignature> rows = {
 #define EPILOGUE(number, name, text) parseEpilogue(number, #name, text),
-#include "runtime/functions.def"
+#include "format/functions.def"
   };
   return rows;
 }
@@ -354,7 +354,7 @@ const std::vector<KernelSignature> &kernels() {
     };
     static constexpr Row texts[] = {
 #define KERNEL(shape, function, text) {#shape, #function, text},
-#include "runtime/functions.def"
+#include "format/functions.def"
     };
     std::vector<KernelSignature> parsed;
     for (const Row &row : texts) {

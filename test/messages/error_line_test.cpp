@@ -1,5 +1,5 @@
 // Tests errors as text and as JSON.
-#include "runtime/error_line.h"
+#include "messages/error_line.h"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
