@@ -1,6 +1,7 @@
 // Reads `sizes:` of a model file and resolves them against a run file's model_config.
 #include "compiler/import/model/architecture.h"
 #include "compiler/import/model/expression.h"
+#include "compiler/import/model/model_parts.h"
 #include "compiler/import/yaml/base_config.h"
 
 #include <algorithm>
@@ -11,9 +12,9 @@ namespace espalier {
 namespace {
 
 const std::vector<std::string> modelKeys = {"name", "arch", "config", "sizes", "dims", "model", "segments"};
-const std::vector<std::string> optionalKeys = {"attributes", "base_config", "weights", "hf_config", "modules"};
-const std::vector<std::string> sizeKeys = {"type",  "default",  "choices", "aliases", "least",  "most",
-                                           "below", "multiple", "only",    "action",  "meaning"};
+const std::vector<std::string> optionalKeys = {"attributes", "base_config", "parts", "weights", "hf_config", "modules"};
+const std::vector<std::string> sizeKeys = {"type", "constant", "default",  "choices", "aliases", "least",
+                                           "most", "below",    "multiple", "only",    "action",  "meaning"};
 
 /// Short names of the number types that run files may use.
 const std::map<std::string, std::string> shortNames = {{"bf16", "bfloat16"}, {"f16", "float16"}, {"fp16", "float16"},
@@ -53,7 +54,8 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
                                                       entry.key, text("type")));
   else
     rule.type = type->second;
-  rule.defaultText = text("default");
+  rule.isConstant = !text("constant").empty();
+  rule.defaultText = text(rule.isConstant ? "constant" : "default");
   rule.least = text("least");
   rule.most = text("most");
   rule.below = text("below");
@@ -67,7 +69,8 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
     for (const std::string &choice : yamlTexts(choices))
       rule.choices[choice] = choice;
     for (const YamlEntry &choice : choices->entries)
-      rule.choices[choice.key] = choice.value->text;
+      if (choice.value->kind != YamlNode::Kind::Null) // null takes a choice of the base file away
+        rule.choices[choice.key] = choice.value->text;
   }
   return rule;
 }
@@ -119,7 +122,7 @@ private:
   /// file wins.
   const YamlEntry *givenEntry(const SizeRule &rule) {
     const YamlEntry *found = nullptr;
-    for (size_t i = 0; modelConfig && i < modelConfig->entries.size(); ++i) {
+    for (size_t i = 0; !rule.isConstant && modelConfig && i < modelConfig->entries.size(); ++i) {
       const YamlEntry &entry = modelConfig->entries[i];
       bool isAlias = std::find(rule.aliases.begin(), rule.aliases.end(), entry.key) != rule.aliases.end();
       if (entry.key != rule.name && !isAlias)
@@ -154,7 +157,7 @@ private:
     checkLimits(rule, value);
   }
   bool isFaulty(const std::string &name) const {
-    const SizeRule *rule = architecture.sizeRule(name);
+    const SizeRule *rule = architecture.sizeOrConstant(name);
     auto found = rule ? table.find(rule->name) : table.end();
     return found != table.end() && found->second.isFaulty;
   }
@@ -216,7 +219,7 @@ private:
 
   ExpressionValue evaluate(const std::string &text, const SourceLocation &where) {
     ExpressionValue result = evaluateExpression(text, [&](const std::string &name, bool &known) {
-      const SizeRule *rule = architecture.sizeRule(name);
+      const SizeRule *rule = architecture.sizeOrConstant(name);
       known = rule != nullptr;
       if (rule)
         resolve(*rule);
@@ -272,11 +275,16 @@ private:
 
 } // namespace
 
-const SizeRule *Architecture::sizeRule(const std::string &key) const {
+const SizeRule *Architecture::sizeOrConstant(const std::string &name) const {
   for (const SizeRule &rule : sizes)
-    if (rule.name == key || std::find(rule.aliases.begin(), rule.aliases.end(), key) != rule.aliases.end())
+    if (rule.name == name || std::find(rule.aliases.begin(), rule.aliases.end(), name) != rule.aliases.end())
       return &rule;
   return nullptr;
+}
+
+const SizeRule *Architecture::sizeRule(const std::string &key) const {
+  const SizeRule *rule = sizeOrConstant(key);
+  return rule && !rule->isConstant ? rule : nullptr;
 }
 
 std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics,
@@ -291,7 +299,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
   for (const std::string &folder : folders)
     modelFolders.push_back(folder + "/models");
   size_t before = diagnostics.count();
-  architecture.root = mergeBaseConfigs(architecture.root, file, diagnostics, modelFolders);
+  architecture.root = mergeBaseConfigs(architecture.root, file, diagnostics, BaseMerge::Keys, modelFolders);
   if (diagnostics.count() > before)
     return std::nullopt; // keys of the base are missing
   std::vector<std::string> known = modelKeys;
@@ -305,6 +313,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
     }
   if (!complete)
     return std::nullopt;
+  architecture.root = withParts(architecture.root, diagnostics);
   architecture.name = architecture.root->find("name")->text;
   architecture.configTypes = yamlTexts(architecture.root->find("config"));
   if (architecture.configTypes.empty())

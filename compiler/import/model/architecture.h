@@ -22,6 +22,7 @@ struct SizeRule {
   std::string least, most, below, multiple,
       only; ///< limits as expressions; empty if there is no limit
   std::string action = "used", meaning;
+  bool isConstant = false; ///< no key of run files sets it; `defaultText` is its value
   SourceLocation where;
 };
 
@@ -44,6 +45,8 @@ struct Architecture {
 
   /// Returns the rule of a model_config key or of one of its aliases, or null.
   const SizeRule *sizeRule(const std::string &key) const;
+  /// Returns the rule of a name in an expression, which may be a constant, or null.
+  const SizeRule *sizeOrConstant(const std::string &name) const;
 };
 
 /// A size after defaults are applied.

@@ -190,10 +190,9 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   }
   if (const YamlNode *parameters = body->find("parameters"))
     for (const YamlEntry &parameter : parameters->entries) {
-      if (parameter.value->kind == YamlNode::Kind::Null) // null takes a parameter of the base file away
-        continue;
-      bool isOptional = !parameter.value->find("tied");
-      if (isOptional && !isWanted(*parameter.value)) {
+      bool isRemoved = parameter.value->kind == YamlNode::Kind::Null; // null takes a parameter of the base file away
+      bool isOptional = !isRemoved && !parameter.value->find("tied");
+      if (isRemoved || (isOptional && !isWanted(*parameter.value))) {
         absent.insert(parameter.key);
         continue;
       }
@@ -204,6 +203,8 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   if (const YamlNode *ops = body->find("ops"))
     for (const YamlPtr &op : ops->items)
       readOp(segment, *op, values);
+  if (auto standIn = standIns.find(segment.streamOut); standIn != standIns.end())
+    segment.streamOut = standIn->second;
   checkAllUsed(segment);
   if (segment.streamOut.empty() || !values.count(segment.streamOut))
     diagnostics.error(segment.location, fmt::format("segment '{}' needs stream: {{out: NAME}} with the "
@@ -296,14 +297,23 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, s
   op.location = node.where;
   const YamlNode *kind = node.find("op");
   op.kind = kind ? kind->text : "";
+  if (auto choice = sizes.find(op.kind); choice != sizes.end())
+    op.kind = choice->second.text;
   op.inputs = inputsOf(node);
   op.outputs = yamlTexts(node.find("out"));
-  if (!isWanted(node)) {
+  const OpSignature *signature = opSignature(op.kind);
+  bool lacksWeight = signature && static_cast<int>(op.inputs.size()) < signature->leastInputs &&
+                     op.inputs.size() < yamlTexts(node.find("in")).size();
+  bool isAlias = op.kind == "alias"; // another name of a value
+  if (isAlias)
+    checkKeys(node, {"op", "in", "out", "when"}, op.kind);
+  if (isAlias && !isWanted(node))
+    return;
+  if (isAlias || lacksWeight || !isWanted(node)) {
     for (size_t i = 0; i < op.outputs.size() && !op.inputs.empty(); ++i)
       standIns[op.outputs[i]] = op.inputs.front();
     return;
   }
-  const OpSignature *signature = opSignature(op.kind);
   if (!signature) {
     std::vector<std::string> kinds;
     for (const OpSignature &known : opVocabulary())

@@ -99,9 +99,9 @@ private:
   /// Returns whether a path is a size of the model, by its own name.
   bool isSize(const std::string &path) const {
     constexpr std::string_view section = "model.model_config.";
-    return architecture && path.starts_with(section) &&
-           std::ranges::find(architecture->sizes, path.substr(section.size()), &SizeRule::name) !=
-               architecture->sizes.end();
+    std::string name = path.substr(path.starts_with(section) ? section.size() : 0);
+    const SizeRule *size = architecture && path.starts_with(section) ? architecture->sizeRule(name) : nullptr;
+    return size && size->name == name;
   }
 
   std::vector<std::string> keysOf(const std::string &parent) const {
@@ -111,10 +111,11 @@ private:
       if (path.starts_with(prefix))
         keys.insert(path.substr(prefix.size(), path.find_first_of(".[", prefix.size()) - prefix.size()));
     if (parent == "model.model_config" && architecture)
-      for (const SizeRule &size : architecture->sizes) {
-        keys.insert(size.name);
-        keys.insert(size.aliases.begin(), size.aliases.end());
-      }
+      for (const SizeRule &size : architecture->sizes)
+        if (!size.isConstant) {
+          keys.insert(size.name);
+          keys.insert(size.aliases.begin(), size.aliases.end());
+        }
     return {keys.begin(), keys.end()};
   }
 

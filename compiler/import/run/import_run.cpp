@@ -441,7 +441,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   auto setsBase = [](const std::string &set) { return set.starts_with("base_config="); };
   for (const std::string &set : options.sets)
     root = setsBase(set) ? applySet(root, set, run) : root;
-  root = mergeBaseConfigs(root, file, run.diagnostics);
+  root = mergeBaseConfigs(root, file, run.diagnostics, BaseMerge::Sections);
   for (const std::string &set : options.sets)
     root = setsBase(set) ? root : applySet(root, set, run);
   std::vector<std::string> folders = configFolders(file, options.searchPath);
@@ -463,7 +463,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.config.weights = weightRulesOf(*architecture, run.config.model, sizes);
     importAdapters(reader, namesIn(architecture->root->find("modules")));
   }
-  refuseUnbuilt(reader, sizes);
+  refuseUnbuilt(reader, architecture ? &*architecture : nullptr, sizes);
   importDTypes(reader, sizes);
   importTraining(reader);
   importData(reader);

@@ -66,8 +66,8 @@ void importData(const RunReader &reader);
 void importDocumentTokens(const RunReader &reader); ///< after importData and importSystem
 /// Adds the adapters of pet_config to the model. `modules` has MindFormers' names of the model's matrix products.
 void importAdapters(const RunReader &reader, const NamedParameters &modules);
-/// Refuses unsupported values of keys that have only one supported value.
-void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes);
+/// Refuses unsupported values of keys that have only one supported value. `architecture` is null if it is unknown.
+void refuseUnbuilt(const RunReader &reader, const Architecture *architecture, const SizeTable &sizes);
 void importDTypes(const RunReader &reader, const SizeTable &sizes);
 void importCluster(const RunReader &reader, const ImportOptions &options, const std::vector<std::string> &folders);
 /// Must run after importCluster, because the device selects the errors.

@@ -64,12 +64,12 @@ bool UnbuiltFeature::isOff(const YamlNode &value) const {
   return number ? yamlNumber(value) == number : value.isScalar() && value.text == neutral;
 }
 
-void refuseUnbuilt(const RunReader &reader, const SizeTable &sizes) {
+void refuseUnbuilt(const RunReader &reader, const Architecture *architecture, const SizeTable &sizes) {
   for (const UnbuiltFeature &feature : unbuiltKeys) {
     const auto &[path, neutral, reason] = feature;
     const YamlNode *value = reader.find(path);
     std::string key = std::string(path).substr(std::string(path).rfind('.') + 1);
-    bool isSize = std::string_view(path).starts_with("moe_config.") && sizes.contains(key);
+    bool isSize = std::string_view(path).starts_with("moe_config.") && architecture && architecture->sizeRule(key);
     if (!value || feature.isOff(*value) || isSize)
       continue;
     reader.refuse(path,

@@ -27,8 +27,8 @@ void setEntry(YamlNode &map, const YamlEntry &entry) {
 /// Reads the bases of files and merges them.
 class BaseMerger {
 public:
-  BaseMerger(const std::vector<std::string> &folders, Diagnostics &diagnostics)
-      : folders(folders), diagnostics(diagnostics) {}
+  BaseMerger(const std::vector<std::string> &folders, BaseMerge merge, Diagnostics &diagnostics)
+      : folders(folders), merge(merge), diagnostics(diagnostics) {}
 
   YamlPtr merged(const YamlPtr &root, const std::string &file, int level) const {
     const YamlNode *bases = root->find("base_config");
@@ -42,16 +42,23 @@ public:
                         fmt::format("base_config takes at most {} files, {} levels deep", mostBases, mostLevels));
       return root;
     }
-    auto below = std::make_shared<YamlNode>();
-    below->kind = YamlNode::Kind::Map;
+    YamlPtr below;
     for (const YamlPtr &name : names)
       if (YamlPtr base = read(*name, file, level))
-        for (const YamlEntry &entry : base->entries)
-          setEntry(*below, entry);
+        below = below ? over(below, base) : base;
     return mergedOver(below, root);
   }
 
 private:
+  YamlPtr over(const YamlPtr &earlier, const YamlPtr &base) const {
+    if (merge == BaseMerge::Keys)
+      return mergedOver(earlier, base);
+    auto result = std::make_shared<YamlNode>(*earlier);
+    for (const YamlEntry &entry : base->entries)
+      setEntry(*result, entry);
+    return result;
+  }
+
   /// Returns a base of `file` with its own bases, or null after an error.
   YamlPtr read(const YamlNode &name, const std::string &file, int level) const {
     if (!name.isScalar()) {
@@ -81,6 +88,7 @@ private:
   }
 
   const std::vector<std::string> &folders;
+  BaseMerge merge;
   Diagnostics &diagnostics;
 };
 
@@ -101,9 +109,9 @@ YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) {
   return result;
 }
 
-YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics,
+YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics, BaseMerge merge,
                          const std::vector<std::string> &folders) {
-  return BaseMerger(folders, diagnostics).merged(root, file, 0);
+  return BaseMerger(folders, merge, diagnostics).merged(root, file, 0);
 }
 
 } // namespace espalier

@@ -10,10 +10,15 @@ namespace espalier {
 /// Returns a deep merge: maps are merged key by key, and any other value comes from `over`.
 YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over);
 
-/// Returns `root` of `file` with its bases merged in, as MindFormers does. Later bases replace whole sections of
-/// earlier ones. The file itself wins key by key. Paths are relative to the file that names them; a file that is not
-/// there is searched in `folders`.
-YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics,
+/// How a base is merged over an earlier base of the same file.
+enum class BaseMerge {
+  Sections, ///< its sections replace those of the earlier base, as in MindFormers
+  Keys,     ///< key by key
+};
+
+/// Returns `root` of `file` with its bases merged in, in their order. The file itself wins key by key. Paths are
+/// relative to the file that names them; a file that is not there is searched in `folders`.
+YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics, BaseMerge merge,
                          const std::vector<std::string> &folders = {});
 
 } // namespace espalier

@@ -273,6 +273,122 @@ TEST(ModelFile, PartsMayDependOnSizes) {
   std::filesystem::remove(file);
 }
 
+// A block of two parts: the first norm has no weight in this run, and a size chooses the op of the second.
+const char *const modelOfParts = R"(name: small
+arch: [Small]
+config: SmallConfig
+sizes:
+  width: {default: 8}
+  norm: {type: string, default: mean, choices: {mean: layer_norm, square: rms_norm, none: null}}
+dims: {hidden: width, vocab: 16}
+model: [first, block, last]
+parts:
+  before:
+    parameters:
+      spare: {dims: [hidden], init: ones, when: width - 8}
+    ops:
+      - {op: rms_norm, in: [x, spare], out: n, epsilon: 1e-5}
+  after:
+    parameters:
+      weight: {dims: [hidden], init: ones}
+      bias: {dims: [hidden], init: zeros}
+    ops:
+      - {op: alias, in: n, out: chosen, when: 1}
+      - {op: alias, in: x, out: chosen, when: 0}
+      - {op: norm, in: [chosen, weight, bias], out: m, epsilon: 1e-5}
+segments:
+  first:
+    stream: {out: x}
+    parameters:
+      table: {dims: [vocab, hidden], init: {normal: 0.02}}
+    ops:
+      - {op: embed, in: [table, tokens], out: token}
+      - {op: scale, in: token, out: x, factor: 2, when: 0}
+  block:
+    stream: {in: x, out: y}
+    parts: [before, after]
+    parameters:
+      weight: {init: zeros}
+      last_weight: {dims: [hidden], init: ones}
+    ops:
+      - {op: rms_norm, in: [m, last_weight], out: y, epsilon: 1e-5}
+  gone: null
+  last:
+    stream: {in: x, out: loss}
+    parameters:
+      table: {tied: first.table}
+    ops:
+      - {op: linear, in: [x, table], out: logits}
+      - {op: cross_entropy, in: [logits, labels, loss_weights], out: loss}
+)";
+
+/// Describes modelOfParts with one text replaced by another.
+ModelDescription describedParts(const std::string &from, const std::string &to, Diagnostics &diagnostics) {
+  std::string text = modelOfParts, file = testing::TempDir() + "espalier_model_of_parts.yaml";
+  text.replace(text.find(from), from.size(), to);
+  std::ofstream(file) << text;
+  std::optional<Architecture> architecture = loadArchitecture(file, diagnostics);
+  std::filesystem::remove(file);
+  if (!architecture)
+    return {};
+  return describeModel(*architecture, resolveSizes(*architecture, nullptr, diagnostics), diagnostics);
+}
+
+TEST(ModelFile, SegmentsAreMadeOfParts) {
+  Diagnostics diagnostics;
+  ModelDescription described = describedParts("name: small", "name: small", diagnostics);
+  ASSERT_EQ(diagnostics.render(), "");
+  const SegmentDescription &block = described.segment("block");
+  std::vector<std::string> names;
+  for (const ParameterDescription &parameter : block.parameters)
+    names.push_back(parameter.name);
+  EXPECT_THAT(names, ElementsAre("weight", "bias", "last_weight"));
+  EXPECT_EQ(parameter(block, "weight").initializer.kind, Initializer::Kind::Zeros);
+  ASSERT_EQ(block.ops.size(), 2u);
+  EXPECT_EQ(block.ops[0].kind, "layer_norm");
+  EXPECT_THAT(block.ops[0].inputs, ElementsAre("x", "weight", "bias"));
+  EXPECT_EQ(block.ops[0].location.line, 22); // of the part
+  EXPECT_EQ(described.segment("first").streamOut, "token");
+}
+
+TEST(ModelFile, WeightDecidesWhetherAnOpIsThere) {
+  Diagnostics diagnostics;
+  ModelDescription described = describedParts("width: {default: 8}", "width: {default: 16}", diagnostics);
+  ASSERT_EQ(diagnostics.render(), "");
+  EXPECT_EQ(described.segment("block").ops.size(), 3u);
+}
+
+TEST(ModelFile, FaultsOfPartsAreReported) {
+  for (auto [from, to, error] :
+       {std::tuple("[before, after]", "[before, aftr]", "no part 'aftr', did you mean 'after'?"),
+        {"  after:\n    parameters", "  after:\n    paramters", "unknown key 'paramters' in a part"},
+        {"default: mean", "default: none", "no op '"},
+        {"in: n, out: chosen, when: 1", "in: n, out: chosen, wen: 1", "unknown key 'wen' in alias"},
+        {"[chosen, weight, bias]", "[chosen, bias]", "no op of 'block' reads the parameter 'weight'"}}) {
+    Diagnostics diagnostics;
+    describedParts(from, to, diagnostics);
+    EXPECT_THAT(diagnostics.render(), HasSubstr(error));
+  }
+}
+
+// The bases of a model file are merged key by key, in their order.
+TEST(ModelFile, BasesAreMergedByKeys) {
+  std::string folder = testing::TempDir() + "espalier_bases/";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "a.yaml") << smallModel;
+  std::ofstream(folder + "b.yaml") << "sizes: {width: {meaning: of b}, depth: {default: 3}}\n";
+  std::ofstream(folder + "c.yaml") << "base_config: [a.yaml, b.yaml]\nname: third\nsizes: {depth: {least: 2}}\n";
+  Diagnostics diagnostics;
+  std::optional<Architecture> architecture = loadArchitecture(folder + "c.yaml", diagnostics);
+  ASSERT_TRUE(architecture) << diagnostics.render();
+  EXPECT_EQ(architecture->name, "third");
+  EXPECT_EQ(architecture->sizeRule("width")->defaultText, "8");
+  EXPECT_EQ(architecture->sizeRule("width")->meaning, "of b");
+  EXPECT_EQ(architecture->sizeRule("depth")->defaultText, "3");
+  EXPECT_EQ(architecture->sizeRule("depth")->least, "2");
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ModelFile, ListIsNoModel) {
   std::string file = testing::TempDir() + "espalier_list_model.yaml";
   std::ofstream(file) << "[1, 2]\n";

@@ -116,7 +116,7 @@ TEST(Adapters, OfExperts) {
   ImportedRun lora = run("qwen3_30b_a3b", "pet_type: lora, lora_dropout: 0, target_modules: [experts.0.up_proj]");
   ASSERT_TRUE(lora.ok()) << lora.diagnostics.render();
   EXPECT_THAT(parameter(lora, "expert_up_weight_lora_a").dims, ElementsAre("expert", "hidden", "lora_rank"));
-  EXPECT_THAT(parameter(lora, "expert_up_weight_lora_b").dims, ElementsAre("expert", "lora_rank", "ffn"));
+  EXPECT_THAT(parameter(lora, "expert_up_weight_lora_b").dims, ElementsAre("expert", "lora_rank", "ffn_expert"));
 }
 
 TEST(Adapters, ContradictionsAreOneError) {
