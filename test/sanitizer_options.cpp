@@ -14,12 +14,7 @@ const char *__ubsan_default_options() { return "print_stacktrace=1"; }
 // safe.
 const char *__tsan_default_options() { return "exitcode=86:die_after_fork=0:report_signal_unsafe=0"; }
 
-// - OpenMPI, which is built without a sanitizer, takes two of its locks in both orders.
-// - cpp-httplib is built without a sanitizer, too. Its first request constructs a function-local set of methods that
-// the other threads then read. The compiler orders both by a guard, which the sanitizer does not see in this library.
-const char *__tsan_default_suppressions() {
-  return "deadlock:mca_btl_tcp.so\n"
-         "called_from_lib:libcpp-httplib.so\n";
-}
+// OpenMPI, which is built without a sanitizer, takes two of its locks in both orders.
+const char *__tsan_default_suppressions() { return "deadlock:mca_btl_tcp.so\n"; }
 
 } // extern "C"

@@ -117,7 +117,6 @@ std::vector<rt::Completion> completeAll(rt::Decoder &decoder, const Model &model
       generator.add(requests[next], [&to = completions[next]](const rt::News &news) {
         if (news.end)
           to = *news.end;
-        return true;
       });
   return completions;
 }

@@ -63,6 +63,8 @@ void checkPlaces(const RunWords &words) {
       throw rt::PlanError(
           fmt::format("{} {}: cannot be written; name a file in a folder that can", option, file.string()));
   }
+  if (!options.prometheus.empty())
+    rt::prometheusPlace(options.prometheus, options.prometheusTokenFile);
 }
 
 /// Rejects training options for an evaluation, where they would have no effect.
@@ -249,8 +251,12 @@ void addRunOptions(const Verb &run, RunWords &words) {
              "steps between log lines; default: 1, and on a terminal one progress line in place of them")
       .range(1, mostSteps);
   run.option("--tensorboard", options.tensorboard, "write an event file with losses and speeds into this folder");
-  run.option("--prometheus", options.prometheus,
-             "answer http://HOST:PORT/metrics with the state of the run; PORT alone: for this machine only");
+  Option prometheus =
+      run.option("--prometheus", options.prometheus,
+                 "answer http://HOST:PORT/metrics with the state of the run; PORT alone: for this machine only");
+  run.option("--prometheus-token-file", options.prometheusTokenFile,
+             "its first line is the token that scrapes must send; needed if other machines reach HOST")
+      .needs(prometheus);
   Option load =
       run.option("--load", options.load,
                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "

@@ -3,13 +3,13 @@
 #include "tools/generate_words.h"
 
 #include "runtime/generate/serve/server.h"
+#include "runtime/http/access.h"
 #include "runtime/status.h"
 
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <fstream>
 
 namespace espalier {
 namespace {
@@ -27,13 +27,7 @@ struct ServeWords {
 /// Returns the first line of --token-file, or ESPALIER_TOKEN.
 std::string readToken(const std::string &file) {
   const char *given = std::getenv("ESPALIER_TOKEN");
-  std::string token = given ? given : "";
-  if (file.empty())
-    return token;
-  std::ifstream stream(file);
-  if (!std::getline(stream, token) || token.empty())
-    throw rt::PlanError(fmt::format("--token-file: {} holds no token in its first line", file));
-  return token;
+  return file.empty() ? std::string(given ? given : "") : rt::http::readTokenFile(file, "--token-file");
 }
 
 /// Returns the format of chats: the named one, or the one of the tokenizer's own template.
@@ -66,10 +60,8 @@ std::unique_ptr<rt::Tokenizer> openChatTokenizer(ServeWords &words) {
 
 int serveModel(ServeWords &words) {
   words.options.token = readToken(words.tokenFile);
-  if (words.options.token.empty() && !rt::isLoopback(words.options.host)) // checked before the weights are read
-    throw rt::PlanError(fmt::format("--host {} lets others in, and there is no token; set ESPALIER_TOKEN or give "
-                                    "--token-file, or listen on 127.0.0.1",
-                                    words.options.host));
+  rt::http::requireToken(words.options.token, words.options.host, "--host " + words.options.host,
+                         "set ESPALIER_TOKEN or give --token-file"); // before the weights are read
   Model model = openModel(words.model);
   if (model.run.comm != rt::Comm::local)
     throw rt::PlanError(fmt::format(
@@ -99,7 +91,10 @@ void addServeCommand(const Verb &app) {
       .oneOf(rt::chatTemplateNames())
       .needs(words->model.tokenizerGiven);
   verb.option("--allow-origin", words->options.allowedOrigins,
-              "origin of web pages that may read answers, https://HOST or *; may be repeated")
+              "origin of web pages that may send requests, https://HOST or *; may be repeated")
+      .oneValueEach();
+  verb.option("--allow-host", words->options.allowedHosts,
+              "name of this server beside localhost and its address, as behind a proxy; may be repeated")
       .oneValueEach();
   verb.action([words] { return serveModel(*words); });
 }

@@ -51,12 +51,23 @@ std::string whyNotServed(const Request &request, const GenerationSizes &sizes) {
   return "";
 }
 
-void Generator::add(Request request, Listener listener) {
+void Generator::add(Request request, Listener listener, Abandoned isAbandoned) {
   TextStream text(tokenizer, request.prompt, request.stop);
-  active.push_back({std::move(request), std::move(listener), std::move(text), *slots.acquire(), {}});
+  active.push_back(
+      {std::move(request), std::move(listener), std::move(isAbandoned), std::move(text), *slots.acquire(), {}});
+}
+
+void Generator::dropAbandoned() {
+  active.remove_if([&](const Active &one) {
+    bool isAbandoned = one.isAbandoned();
+    if (isAbandoned)
+      slots.release(one.sequence);
+    return isAbandoned;
+  });
 }
 
 void Generator::step() {
+  dropAbandoned();
   active.remove_if([&](Active &one) { return one.needsNoModel() && !end(one, Finish::Length, ""); });
   double begin = secondsNow();
   bool hasPrompts = std::ranges::any_of(active, [&](const Active &one) { return isPrefilling(one); });
@@ -129,14 +140,13 @@ bool Generator::sample(Active &one) {
   if (size >= one.request.maxTokens || one.promptSize() + size >= decoder.sizes().context)
     return end(one, Finish::Length, piece);
   one.completion.text += piece;
-  bool isWanted = (piece.empty() && tokenizer) || tell(one, piece);
-  if (!isWanted)
-    slots.release(one.sequence);
-  return isWanted;
+  if (!piece.empty() || !tokenizer)
+    tell(one, piece);
+  return true;
 }
 
-/// Passes on the text with the tokens and scores since the last call. Returns false if the request is cancelled.
-bool Generator::tell(Active &one, std::string text) {
+/// Passes on the text with the tokens and scores since the last call.
+void Generator::tell(Active &one, std::string text) {
   const Completion &all = one.completion;
   News news{std::move(text),
             {all.tokens.begin() + static_cast<std::ptrdiff_t>(one.toldTokens), all.tokens.end()},
@@ -144,7 +154,7 @@ bool Generator::tell(Active &one, std::string text) {
             all.finish == Finish::None ? nullptr : &all};
   one.toldTokens = all.tokens.size();
   one.toldScores = all.scores.size();
-  return one.listener(std::move(news));
+  one.listener(std::move(news));
 }
 
 /// Flushes held-back text, which may still contain a stop string that the last token completed.

@@ -26,8 +26,10 @@ struct News {
 /// Continuous batching of requests on a Decoder.
 class Generator {
 public:
-  /// Receives news in order, the last with the end. Returns false to cancel the request.
-  using Listener = std::function<bool(News news)>;
+  /// Receives news in order, the last with the end.
+  using Listener = std::function<void(News news)>;
+  /// Returns whether nobody waits for the request any more.
+  using Abandoned = std::function<bool()>;
 
   /// Without a tokenizer the completions have no text. Both arguments must outlive this object.
   Generator(Decoder &decoder, const Tokenizer *tokenizer)
@@ -38,8 +40,9 @@ public:
   /// Returns the number of requests that have not ended.
   size_t size() const { return active.size(); }
 
-  /// Adds a request. Requires that isFull() is false and whyNotServed() is empty.
-  void add(Request request, Listener listener);
+  /// Adds a request. Requires that isFull() is false and whyNotServed() is empty. Each step drops the abandoned
+  /// requests.
+  void add(Request request, Listener listener, Abandoned isAbandoned = [] { return false; });
 
   /// Decodes one more token of each request, or processes some of the pending prompts, or both if the decoder mixes
   /// them.
@@ -49,6 +52,7 @@ private:
   struct Active {
     Request request;
     Listener listener;
+    Abandoned isAbandoned;
     TextStream text;
     uint32_t sequence;
     Completion completion;
@@ -64,7 +68,8 @@ private:
   /// Uses the logits of a request's last token. Returns whether the request continues.
   bool advance(Active &one);
   bool sample(Active &one);
-  bool tell(Active &one, std::string text);
+  void tell(Active &one, std::string text);
+  void dropAbandoned();
   bool end(Active &one, Finish finish, std::string text);
   /// Whether the request waits for a prefill of its prompt. A prompt with scores is decoded token by token.
   bool isPrefilling(const Active &one) const {

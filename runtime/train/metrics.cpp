@@ -124,7 +124,7 @@ Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(optio
     events.open(options.tensorboard);
   if (options.prometheus.empty())
     return;
-  endpoint.open(options.prometheus);
+  endpoint.open(options.prometheus, options.prometheusTokenFile);
   endpoint.change([&](RunGauges &gauges) { gauges.begin(options.steps, options.restarts); });
   show(fmt::format("Prometheus reads {}", endpoint.url()));
 }

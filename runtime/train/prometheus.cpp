@@ -1,13 +1,12 @@
 #include "runtime/train/prometheus.h"
 
-#include "runtime/http_place.h"
-#include "runtime/launch/control_channel.h"
+#include "runtime/http/server.h"
 #include "runtime/prometheus_text.h"
 #include "runtime/status.h"
+#include "runtime/thread_pool.h"
 
-#include <chrono>
+#include <atomic>
 #include <fmt/format.h>
-#include <httplib.h>
 #include <mutex>
 #include <thread>
 
@@ -93,47 +92,73 @@ std::string RunGauges::text() const {
   return text.str();
 }
 
-struct PrometheusEndpoint::Server {
-  std::mutex mutex; ///< of the gauges
-  RunGauges gauges;
-  httplib::Server http;
-  std::string url;
-  std::jthread thread;
+namespace {
 
-  ~Server() { http.stop(); }
-};
+/// Bounds of the port: a run shares its memory and its cores with it.
+const http::Limits limits = {.headBytes = 8 << 10,
+                             .bodyBytes = 0,
+                             .bodies = 0,
+                             .connections = 32,
+                             .idle = http::Limits::Seconds(5),
+                             .head = http::Limits::Seconds(2),
+                             .request = http::Limits::Seconds(2),
+                             .write = http::Limits::Seconds(5),
+                             .linger = http::Limits::Seconds(1),
+                             .stop = http::Limits::Seconds(1)};
 
-PrometheusEndpoint::PrometheusEndpoint() = default;
-PrometheusEndpoint::~PrometheusEndpoint() = default;
+} // namespace
 
-void PrometheusEndpoint::open(const std::string &place) {
+launch::Endpoint prometheusPlace(const std::string &place, const std::string &tokenFile) {
   launch::Endpoint endpoint;
   try {
     endpoint = launch::parseEndpoint(place.find(':') == std::string::npos ? "127.0.0.1:" + place : place);
   } catch (const launch::ChannelError &error) {
     throw PlanError(fmt::format("--prometheus: {}; PORT alone listens on this machine only", error.what()));
   }
-  auto opened = std::make_unique<Server>();
-  httplib::Server &http = opened->http;
-  http.new_task_queue = [] { return new httplib::ThreadPool(1); };
-  http.set_keep_alive_max_count(1); // one thread answers all
-  http.set_read_timeout(1, 0);
-  http.set_write_timeout(1, 0);
-  http.set_payload_max_length(0);
-  http.Get("/metrics", [state = opened.get()](const httplib::Request &, httplib::Response &response) {
-    std::lock_guard lock(state->mutex);
-    response.set_content(state->gauges.text(), prometheusType);
-  });
-  opened->url = listenForHttp(http, endpoint.host, endpoint.port,
-                              "give --prometheus a host of this machine and a free port, or 0") +
-                "/metrics";
-  opened->thread = std::jthread([&http] { http.listen_after_bind(); });
-  while (!http.is_running()) // stop() has no effect before
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  server = std::move(opened);
+  http::requireToken(tokenFile, endpoint.host, "--prometheus " + place, "give --prometheus-token-file");
+  return endpoint;
 }
 
-std::string PrometheusEndpoint::url() const { return server ? server->url : ""; }
+struct PrometheusEndpoint::Server final : http::Handler {
+  Server(const launch::Endpoint &place, http::Access access)
+      : http(place.host, place.port, "give --prometheus a host of this machine and a free port, or 0",
+             std::move(access), limits, *this),
+        thread(startThread<std::jthread>([this] { http.run([this] { return isEnding.load(); }); })) {}
+  ~Server() override { isEnding = true; }
+
+  std::optional<http::Refusal> refuse(const http::Head &head) override {
+    if (head.method == "GET" && head.path == "/metrics")
+      return std::nullopt;
+    return http::Refusal{404, "GET /metrics is served alone"};
+  }
+  http::Response responseOf(const http::Refusal &refusal) override {
+    return {refusal.status, "text/plain", refusal.message + "\n"};
+  }
+  void answer(http::Request, std::shared_ptr<const http::Reply> reply) override {
+    std::lock_guard lock(mutex);
+    reply->send({200, prometheusType, gauges.text()});
+  }
+
+  std::mutex mutex; ///< of the gauges
+  RunGauges gauges;
+  std::atomic<bool> isEnding = false;
+  http::Server http;
+  std::jthread thread; ///< joins before what it uses is destroyed
+};
+
+PrometheusEndpoint::PrometheusEndpoint() = default;
+PrometheusEndpoint::~PrometheusEndpoint() = default;
+
+void PrometheusEndpoint::open(const std::string &place, const std::string &tokenFile) {
+  launch::Endpoint endpoint = prometheusPlace(place, tokenFile);
+  http::Access access;
+  if (!tokenFile.empty())
+    access.token = http::readTokenFile(tokenFile, "--prometheus-token-file");
+  access.takesAnyHost = !access.token.empty(); // a page that a browser loads does not know the token
+  server = std::make_unique<Server>(endpoint, std::move(access));
+}
+
+std::string PrometheusEndpoint::url() const { return server ? server->http.url() + "/metrics" : ""; }
 
 void PrometheusEndpoint::change(const std::function<void(RunGauges &)> &work) {
   if (!server)

@@ -1,6 +1,7 @@
 // The state of a run for Prometheus, which fetches it over HTTP: `espalier run --prometheus HOST:PORT`.
 #pragma once
 
+#include "runtime/launch/control_channel.h"
 #include "runtime/train/run_options.h"
 
 #include <memory>
@@ -35,6 +36,10 @@ private:
   std::vector<std::pair<int, double>> slowRanks; ///< rank, and its compute time over the median
 };
 
+/// Parses a place of PrometheusEndpoint::open(). Throws PlanError if it is malformed, or if others than this machine
+/// reach it and there is no file with a token.
+launch::Endpoint prometheusPlace(const std::string &place, const std::string &tokenFile);
+
 /// An HTTP server with one thread, which answers GET /metrics. Scrapes do not delay the run.
 class PrometheusEndpoint {
 public:
@@ -42,9 +47,10 @@ public:
   /// Stops the server.
   ~PrometheusEndpoint();
 
-  /// Listens at `place`: HOST:PORT, or PORT for connections from this machine only. Port 0 takes a free one. Throws
-  /// PlanError if the place is malformed or taken.
-  void open(const std::string &place);
+  /// Listens at `place`: HOST:PORT, or PORT for connections from this machine only. Port 0 takes a free one. Scrapes
+  /// must send the token in the first line of `tokenFile`, unless its name is empty. Throws PlanError if
+  /// prometheusPlace() does, if the place is taken, or if there is no token in the file.
+  void open(const std::string &place, const std::string &tokenFile = "");
   /// Returns the URL, "http://127.0.0.1:9400/metrics"; empty before open().
   std::string url() const;
   /// Changes the values. Does nothing before open().

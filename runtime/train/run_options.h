@@ -115,6 +115,7 @@ struct RunOptions {
   std::filesystem::path metrics;                  ///< JSON lines; empty: none
   std::filesystem::path tensorboard;              ///< folder for an event file of TensorBoard; empty: none
   std::string prometheus;                         ///< HOST:PORT or PORT of a PrometheusEndpoint; empty: none
+  std::string prometheusTokenFile;                ///< whose token scrapes must send; empty: none
   std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
   std::filesystem::path checkpoint;               ///< folder; empty: none
   int64_t saveEvery = 0;                          ///< steps; 0: at the end only

@@ -86,7 +86,7 @@ class Proxy(BaseHTTPRequestHandler):
             self.forward(body)
 
     def forward(self, body):
-        request = urllib.request.Request(self.server.target + self.path, data=body)
+        request = urllib.request.Request(self.server.target + self.path, body, {"Content-Type": "application/json"})
         try:
             answer = urllib.request.urlopen(request)
         except urllib.error.HTTPError as error:
@@ -138,7 +138,8 @@ def main():
     try:
         proxy.target = server.stdout.readline().split()[-1]
         body = {"messages": [{"role": "user", "content": "b"}], "temperature": 0, "max_tokens": 5}
-        answer = urllib.request.urlopen(proxy.target + "/v1/chat/completions", data=json.dumps(body).encode())
+        answer = urllib.request.urlopen(urllib.request.Request(
+            proxy.target + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}))
         proxy.expected = json.load(answer)["choices"][0]["message"]["content"]
         page = urllib.request.urlopen(proxy.target + "/").read().decode()
         outside = re.findall(r'(?:src|href)\s*=\s*["\'](?!data:,)[^"\']+|@import|url\(|https?://[^\s"\'<]+', page)

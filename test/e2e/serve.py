@@ -34,7 +34,7 @@ class Server:
 
     def ask(self, body, *options, path="/v1/completions"):
         """Returns the status and the text of an answer."""
-        told = subprocess.run(["curl", "-sN", "-w", "\n%{http_code}", "--data-binary", "@-", *options,
+        told = subprocess.run(["curl", "-sN", "-w", "\n%{http_code}", "--json", "@-", *options,
                                f"{self.url}{path}"], input=body, text=True, stdout=subprocess.PIPE, check=True)
         text, status = told.stdout.rsplit("\n", 1)
         return int(status), text
@@ -174,23 +174,33 @@ def check_pages(server):
     allowed = server.get("/v1/chat/completions", *ask, "Origin: https://page.test").lower()
     assert " 204 " in allowed and "access-control-allow-origin: https://page.test\n" in allowed, allowed
     assert "access-control-allow-headers: x-own\n" in allowed, allowed
-    assert "access-control" not in server.get("/v1/models", *ask, "Origin: https://other.test").lower()
+    for page in "https://other.test", "null", "http://localhost:1":
+        answer = server.get("/v1/models", *ask, f"Origin: {page}").lower()
+        assert " 403 " in answer and "access-control" not in answer, answer
+        assert server.ask('{"prompt": "a"}', "-H", f"Origin: {page}")[0] == 403, page
+    assert server.ask('{"prompt": "a", "max_tokens": 1}', "-H", f"Origin: {server.url}")[0] == 200, "the server's own page"
     assert "access-control-allow-origin" in server.get("/v1/models", "-i", "-H", "Origin: https://page.test").lower()
+    for host, status in ("evil.test", 403), ("127.0.0.1.evil.test", 403), ("localhost:1", 200), ("model.test", 200):
+        assert server.ask('{"prompt": "a", "max_tokens": 1}', "-H", f"Host: {host}")[0] == status, host
+    for kind in "text/plain", "application/x-www-form-urlencoded", "multipart/form-data":
+        status, text = server.ask('{"prompt": "a"}', "-H", f"Content-Type: {kind}")
+        assert status == 415 and json.loads(text)["error"]["type"] == "invalid_request_error", (kind, text)
+    assert server.ask('{"prompt": "a"}', "-H", "Content-Encoding: gzip")[0] == 415
     print("metrics, the page, and requests of an allowed origin")
 
 
 def check_unread_bodies(server):
     """A body that the server does not read is not read as the next request of the connection, whatever the answer."""
-    inner = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-    key = f"Authorization: Bearer {TOKEN}\r\n"
+    inner = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    key = f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
     length, chunked = f"Content-Length: {len(inner)}\r\n", "Transfer-Encoding: chunked\r\n"
-    heads = [("POST /v1/completions", length, 401), ("POST /v1/completions", length + chunked, 401),
+    heads = [("POST /v1/completions", length, 401), ("POST /v1/completions", length + chunked, 400),
              ("POST /nothing", key + length, None), ("GET /health", key + length, 200), ("GET /nothing", key + length, 404),
              ("OPTIONS /v1/completions", key + length, None), ("DELETE /v1/completions", key + length, None),
              ("POST /v1/completions", key + "Content-Length: 99999999999\r\n", 413)]
     for request, fields, status in heads:
         with socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=20 * slowdown) as client:
-            client.sendall(f"{request} HTTP/1.1\r\nHost: x\r\n{fields}\r\n".encode())
+            client.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n".encode())
             said = b""
             try:
                 if b"HTTP/1.1 100 " not in (said := client.recv(4096)):
@@ -269,7 +279,7 @@ def check_client():
 def main():
     if "--openai" in sys.argv:
         return check_client()
-    server = Server("--chat-template", "chatml", "--allow-origin", "https://page.test")
+    server = Server("--chat-template", "chatml", "--allow-origin", "https://page.test", "--allow-host", "model.test")
     check_answers(server)
     check_choices(server)
     check_scores(server)

@@ -77,7 +77,8 @@ class Recorder(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         Recorder.bodies.append(json.loads(body))
-        with urllib.request.urlopen(urllib.request.Request(Recorder.url, body)) as answer:
+        with urllib.request.urlopen(urllib.request.Request(Recorder.url, body,
+                                                            {"Content-Type": "application/json"})) as answer:
             text = answer.read()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

@@ -4,9 +4,8 @@
 
 namespace espalier::rt {
 
-std::optional<std::vector<Answer::Piece>> Answer::next() {
-  std::unique_lock lock(mutex);
-  told.wait(lock, [&] { return !pieces.empty() || hasFailed; });
+std::optional<std::vector<Answer::Piece>> Answer::take() {
+  std::lock_guard lock(mutex);
   if (hasFailed)
     return std::nullopt;
   return std::exchange(pieces, {});
@@ -17,28 +16,31 @@ bool Answer::isOver() {
   return left == 0 && pieces.empty();
 }
 
-void Answer::abandon() {
-  std::lock_guard lock(mutex);
-  isAbandoned = true;
-}
-
-bool Answer::tell(size_t choice, News news) {
-  std::lock_guard lock(mutex);
-  bool isEnd = news.end != nullptr;
-  if (isEnd) {
-    theEnds[choice] = *news.end;
-    --left;
+void Answer::tell(size_t choice, News news) {
+  bool isFirst;
+  {
+    std::lock_guard lock(mutex);
+    bool isEnd = news.end != nullptr;
+    if (isEnd) {
+      theEnds[choice] = *news.end;
+      --left;
+    }
+    news.end = nullptr; // belongs to the generator
+    isFirst = pieces.empty();
+    pieces.push_back({choice, std::move(news), isEnd});
   }
-  news.end = nullptr; // belongs to the generator
-  pieces.push_back({choice, std::move(news), isEnd});
-  told.notify_all();
-  return !isAbandoned;
+  if (isFirst)
+    wake();
 }
 
 void Answer::fail() {
-  std::lock_guard lock(mutex);
-  hasFailed = left > 0;
-  told.notify_all();
+  {
+    std::lock_guard lock(mutex);
+    hasFailed = left > 0;
+    if (!hasFailed)
+      return;
+  }
+  wake();
 }
 
 DecodeThread::DecodeThread(Decoder &decoder, const Tokenizer *given, size_t waiting)
@@ -54,15 +56,20 @@ DecodeThread::~DecodeThread() {
   thread.join();
 }
 
-std::shared_ptr<Answer> DecodeThread::ask(std::vector<Request> choices) {
+bool DecodeThread::ask(const std::shared_ptr<Answer> &answer, std::vector<Request> choices) {
   std::lock_guard lock(mutex);
+  if (jobs.size() >= waiting)
+    dropAbandoned();
   if (jobs.size() >= waiting || fault || isEnding)
-    return nullptr;
-  auto answer = std::make_shared<Answer>(choices.size());
+    return false;
   for (size_t choice = 0; choice < choices.size(); ++choice)
     jobs.push_back({std::move(choices[choice]), answer, choice});
   changed.notify_all();
-  return answer;
+  return true;
+}
+
+void DecodeThread::dropAbandoned() {
+  std::erase_if(jobs, [](const Job &job) { return job.answer->isAbandoned(); });
 }
 
 DecodeThread::Load DecodeThread::load() {
@@ -80,13 +87,15 @@ bool DecodeThread::admit(Generator &generator) {
   active = generator.size();
   changed.wait(lock, [&] { return isEnding || !generator.isIdle() || !jobs.empty(); });
   std::erase_if(running, [](const auto &answer) { return answer.expired(); });
+  dropAbandoned();
   while (!isEnding && !generator.isFull() && !jobs.empty()) {
     Job job = std::move(jobs.front());
     jobs.pop_front();
     running.push_back(job.answer);
-    generator.add(std::move(job.request), [answer = job.answer, choice = job.choice](News news) {
-      return answer->tell(choice, std::move(news));
-    });
+    generator.add(
+        std::move(job.request),
+        [answer = job.answer, choice = job.choice](News news) { answer->tell(choice, std::move(news)); },
+        [answer = job.answer] { return answer->isAbandoned(); });
   }
   active = generator.size();
   return !isEnding;

@@ -23,27 +23,31 @@ public:
   };
 
   explicit Answer(size_t choices) : theEnds(choices), left(choices) {}
+  virtual ~Answer() = default;
 
-  /// Waits for output. Returns all pieces since the last call, at least one; nothing if decoding failed.
-  std::optional<std::vector<Piece>> next();
-  /// Returns whether next() has returned the end of every choice.
+  /// Returns all pieces since the last call; nothing if decoding failed.
+  std::optional<std::vector<Piece>> take();
+  /// Returns whether take() has returned the end of every choice.
   bool isOver();
   /// Returns the completions of the choices. Requires isOver(), or the end of the choice that is read.
   const std::vector<Completion> &ends() const { return theEnds; }
-  /// Cancels the request.
-  void abandon();
 
-  /// Called by the decoding thread: adds news. Returns false if the answer was abandoned. fail() ends it.
-  bool tell(size_t choice, News news);
+  /// Returns whether nobody waits for the output. Called by the decoding thread, which then drops the request.
+  virtual bool isAbandoned() const = 0;
+
+  /// Called by the decoding thread: adds news, or ends the answer because decoding failed.
+  void tell(size_t choice, News news);
   void fail();
 
 private:
+  /// Called by the decoding thread when take() has news, once until the next take(). Must not block.
+  virtual void wake() = 0;
+
   std::mutex mutex;
-  std::condition_variable told;
   std::vector<Piece> pieces;
   std::vector<Completion> theEnds; ///< an element is written before its end is told, and not changed afterwards
   size_t left;                     ///< choices without an end
-  bool hasFailed = false, isAbandoned = false;
+  bool hasFailed = false;
 };
 
 /// The decoding thread.
@@ -52,9 +56,9 @@ public:
   DecodeThread(Decoder &decoder, const Tokenizer *tokenizer, size_t waiting);
   ~DecodeThread();
 
-  /// Queues the choices of a request. Returns null if the queue is full or decoding has failed. A queue that is not
+  /// Queues the choices of a request. Returns false if the queue is full or decoding has failed. A queue that is not
   /// full takes all choices of a request.
-  std::shared_ptr<Answer> ask(std::vector<Request> choices);
+  bool ask(const std::shared_ptr<Answer> &answer, std::vector<Request> choices);
   /// Returns the error that ended decoding; null if there is none.
   std::exception_ptr failure();
 
@@ -74,6 +78,7 @@ private:
   void loop();
   /// Moves requests from the queue to the generator while they fit. Returns false at the end.
   bool admit(Generator &generator);
+  void dropAbandoned();
 
   Decoder &decoder;
   std::unique_ptr<Tokenizer> tokenizer; ///< used by the decoding thread only

@@ -2,10 +2,10 @@
 
 #include "runtime/generate/completion_answer.h"
 #include "runtime/generate/serve/assets.h"
-#include "runtime/generate/serve/bounded_queue.h"
 #include "runtime/generate/serve/decode_thread.h"
+#include "runtime/generate/serve/job_thread.h"
 #include "runtime/generate/serve/metrics.h"
-#include "runtime/http_place.h"
+#include "runtime/http/server.h"
 #include "runtime/prometheus_text.h"
 #include "runtime/status.h"
 
@@ -13,27 +13,16 @@
 #include <atomic>
 #include <chrono>
 #include <fmt/format.h>
-#include <httplib.h>
 
 namespace espalier::rt {
 
 namespace {
 
-constexpr int readSeconds = 10, writeSeconds = 30;
-constexpr size_t httpThreads = 16;
-
-/// Compares in constant time for equal lengths, so that timing does not reveal the token.
-bool isEqual(std::string_view a, std::string_view b) {
-  unsigned char differences = a.size() != b.size();
-  for (size_t i = 0; i < a.size(); ++i)
-    differences |= static_cast<unsigned char>(a[i] ^ b[i % std::max<size_t>(b.size(), 1)]);
-  return differences == 0;
-}
-
-constexpr const char *json = "application/json", *failedModel = "the model has failed; the server's log says how";
+constexpr const char *json = "application/json", *failedModel = "the model has failed; the server's log says how",
+                     *tooMany = "too many requests wait; try again later";
 
 /// The paths that are served, with their methods.
-constexpr std::pair<const char *, const char *> routes[] = {
+constexpr std::pair<std::string_view, std::string_view> routes[] = {
     {"GET", "/"},          {"GET", "/health"},          {"GET", "/metrics"},
     {"GET", "/v1/models"}, {"POST", "/v1/completions"}, {"POST", "/v1/chat/completions"}};
 
@@ -41,140 +30,97 @@ double secondsNow() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Returns the message for an error that httplib answers itself.
-std::string reasonOf(const httplib::Request &request, int status) {
-  if (status == 404) {
-    std::string served;
-    for (const auto &[method, path] : routes)
-      served += fmt::format("{}{} {}", served.empty() ? "" : ", ", method, path);
-    return fmt::format("{} {} is not served; these are: {}", request.method, request.path, served);
-  }
-  if (status == 413)
-    return fmt::format("the body is longer than {} bytes", BodyLimits().bytes);
-  return fmt::format("status {}", status);
-}
+/// A request whose choices are decoded. Used by the thread of jobs until the choices are queued, and from their end on;
+/// by the thread of the server between.
+struct Asked final : Answer, std::enable_shared_from_this<Asked> {
+  using Listener = std::function<void(std::shared_ptr<Asked>)>;
 
-/// A request that is answered.
-struct Asked {
-  CompletionBody body;
-  std::shared_ptr<Answer> answer;
+  Asked(CompletionBody body, std::shared_ptr<const http::Reply> reply, Listener onNews)
+      : Answer(body.choices()), body(std::move(body)), reply(std::move(reply)), onNews(std::move(onNews)) {}
+
+  bool isAbandoned() const override { return reply->isGone(); }
+  void wake() override { onNews(shared_from_this()); }
+
+  const CompletionBody body;
+  const std::shared_ptr<const http::Reply> reply;
+  const Listener onNews;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<CompletionAnswer> writer;
-  double begin = secondsNow(), first = 0; ///< first: when the first output came
+  double begin = 0, first = 0; ///< first: when the first output came
+  bool isDone = false;         ///< nothing more is sent
 };
 
-class Service {
+class Service final : public http::Handler {
 public:
   Service(Decoder &decoder, const ServerTokenizers &tokenizers, const ServerOptions &options)
       : decoder(decoder), tokenizers(tokenizers), options(options), started(static_cast<int64_t>(std::time(nullptr))),
-        decoding(decoder, tokenizers.texts, options.waiting) {
-    http.new_task_queue = [&] { return new BoundedQueue(httpThreads, this->options.waiting); };
-    http.set_payload_max_length(BodyLimits().bytes);
-    http.set_read_timeout(readSeconds, 0);
-    http.set_write_timeout(writeSeconds, 0);
-    http.set_keep_alive_max_count(1); // the library would read the unread body of a refused request as the next request
-    http.set_pre_routing_handler([&](const httplib::Request &request, httplib::Response &response) {
-      return admits(request, response) ? httplib::Server::HandlerResponse::Unhandled
-                                       : httplib::Server::HandlerResponse::Handled;
-    });
-    http.set_error_handler([](const httplib::Request &request, httplib::Response &response) {
-      if (response.body.empty())
-        refuse(response, response.status, reasonOf(request, response.status));
-    });
-    http.set_logger([&](const httplib::Request &request, const httplib::Response &response) {
-      std::string path = request.path; // clients may add a final slash
-      if (path.size() > 1 && path.ends_with('/'))
-        path.pop_back();
-      bool isKnown = std::ranges::any_of(routes, [&](const auto &route) { return path == route.second; });
-      metrics.countResponse(isKnown ? path : "other", response.status);
-    });
-    route();
-  }
+        server(options.host, options.port, "give another --port, or 0 for a free one",
+               {.token = options.token,
+                .openPaths = {"/", "/health"},
+                .hosts = options.allowedHosts,
+                .origins = options.allowedOrigins},
+               {.bodyBytes = BodyLimits().bytes}, *this),
+        decoding(decoder, tokenizers.texts, options.waiting), jobs(options.waiting) {}
 
   int run() {
-    fmt::print("listening on {}\n",
-               listenForHttp(http, options.host, options.port, "give another --port, or 0 for a free one"));
+    fmt::print("listening on {}\n", server.url());
     std::fflush(stdout);
-    std::atomic<int> signal = 0;
-    {
-      std::jthread watcher([&](const std::stop_token &over) {
-        while (!over.stop_requested() && !(signal = options.stopSignal()) && !decoding.failure())
-          std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        stopHttp(http, [&] { return over.stop_requested(); });
-      });
-      http.listen_after_bind();
-    }
+    int signal = 0;
+    server.run([&] { return (signal = options.stopSignal()) > 0 || decoding.failure(); });
     if (std::exception_ptr fault = decoding.failure())
       std::rethrow_exception(fault);
     return signal;
   }
 
-private:
-  void route() {
-    http.Get("/", [](const httplib::Request &, httplib::Response &response) {
-      response.set_header("Content-Security-Policy",
-                          "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-                          "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'");
-      response.set_content(assets::chatPage, "text/html; charset=utf-8");
-    });
-    http.Get("/health", [&](const httplib::Request &, httplib::Response &response) {
-      response.status = decoding.failure() ? 500 : 200;
-      response.set_content(decoding.failure() ? "{\"status\":\"failed\"}" : "{\"status\":\"ok\"}", json);
-    });
-    http.Get("/metrics", [&](const httplib::Request &, httplib::Response &response) {
-      DecodeThread::Load load = decoding.load();
-      response.set_content(metrics.text(load.running, load.waiting), prometheusType);
-    });
-    http.Get("/v1/models/?",
-             [&](const httplib::Request &, httplib::Response &response) { response.set_content(modelsText(), json); });
-    http.Post("/v1/completions/?", [&](const httplib::Request &request, httplib::Response &response) {
-      complete(request, response, /*isChat=*/false);
-    });
-    http.Post("/v1/chat/completions/?", [&](const httplib::Request &request, httplib::Response &response) {
-      complete(request, response, /*isChat=*/true);
-    });
+  std::optional<http::Refusal> refuse(const http::Head &head) override {
+    if (std::ranges::any_of(routes,
+                            [&](const auto &one) { return one.first == head.method && one.second == head.path; }))
+      return std::nullopt;
+    std::string served;
+    for (const auto &[method, path] : routes)
+      served += fmt::format("{}{} {}", served.empty() ? "" : ", ", method, path);
+    constexpr size_t mostRepeated = 200;
+    return http::Refusal{
+        404, fmt::format("{} {} is not served; these are: {}", head.method, head.path.substr(0, mostRepeated), served)};
   }
 
-  static void refuse(httplib::Response &response, int status, const std::string &message) {
-    response.status = status;
+  http::Response responseOf(const http::Refusal &refusal) override {
+    int status = refusal.status;
     const char *type = status == 401 ? "authentication_error" : status < 500 ? "invalid_request_error" : "server_error";
-    response.set_content(errorJson(message, type), json);
+    return {status, json, errorJson(refusal.message, type)};
   }
 
-  /// Checks the queue bound and the bearer token, and answers what browsers ask before a request of another origin.
-  /// Returns false if the response is complete.
-  bool admits(const httplib::Request &request, httplib::Response &response) const {
-    allowOrigin(request, response);
-    if (BoundedQueue::isRefusing()) {
-      response.set_header("Connection", "close");
-      refuse(response, 503, "too many requests wait; try again later");
-      return false;
-    }
-    if (request.method == "OPTIONS" && request.has_header("Origin")) {
-      response.status = 204;
-      return false;
-    }
-    bool isOpen = options.token.empty() || request.path == "/health" || request.path == "/";
-    if (isOpen || isEqual(request.get_header_value("Authorization"), "Bearer " + options.token))
-      return true;
-    refuse(response, 401, "the token is missing or wrong; send it as `Authorization: Bearer TOKEN`");
-    return false;
+  /// Strangers cannot add rows by paths that are not served.
+  void count(const std::string &path, int status) override {
+    bool isKnown = std::ranges::any_of(routes, [&](const auto &route) { return path == route.second; });
+    metrics.countResponse(isKnown ? path : "other", status);
   }
 
-  /// Adds the headers that let a web page of an allowed origin read the response.
-  void allowOrigin(const httplib::Request &request, httplib::Response &response) const {
-    std::string origin = request.get_header_value("Origin");
-    auto allows = [&](const std::string &one) { return std::ranges::count(options.allowedOrigins, one) > 0; };
-    if (origin.empty() || !(allows("*") || allows(origin)))
-      return;
-    response.set_header("Access-Control-Allow-Origin", allows("*") ? "*" : origin);
-    response.set_header("Vary", "Origin");
-    if (request.method != "OPTIONS")
-      return;
-    response.set_header("Access-Control-Allow-Methods", "GET, POST, OPTIONS");
-    std::string headers = request.get_header_value("Access-Control-Request-Headers");
-    response.set_header("Access-Control-Allow-Headers", headers.empty() ? "Authorization, Content-Type" : headers);
-    response.set_header("Access-Control-Max-Age", "600");
+  void answer(http::Request request, std::shared_ptr<const http::Reply> reply) override {
+    if (request.head.method == "GET")
+      return reply->send(page(request.head.path));
+    // A function object has copies, and a request has none.
+    auto taken = std::make_shared<http::Request>(std::move(request));
+    if (!jobs.offer([this, taken, reply] { complete(*taken, reply); }))
+      reply->send(responseOf({503, tooMany}));
+  }
+
+private:
+  http::Response page(const std::string &path) {
+    if (path == "/")
+      return {200,
+              "text/html; charset=utf-8",
+              assets::chatPage,
+              {{"Content-Security-Policy",
+                "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+                "img-src data:; frame-ancestors 'none'; base-uri 'none'"}}};
+    if (path == "/v1/models")
+      return {200, json, modelsText()};
+    if (path == "/health")
+      return decoding.failure() ? http::Response{500, json, "{\"status\":\"failed\"}"}
+                                : http::Response{200, json, "{\"status\":\"ok\"}"};
+    DecodeThread::Load load = decoding.load();
+    return {200, prometheusType, metrics.text(load.running, load.waiting)};
   }
 
   std::string modelsText() const {
@@ -200,92 +146,98 @@ private:
     return parseChatBody(text, *tokenizers.chats->clone(), *options.chat.chat, decoder.sizes().context);
   }
 
-  void complete(const httplib::Request &request, httplib::Response &response, bool isChat) {
-    auto asked = std::make_shared<Asked>();
-    asked->tokenizer = tokenizers.texts ? tokenizers.texts->clone() : nullptr;
+  /// Answers a POST, on the thread of jobs.
+  void complete(const http::Request &request, const std::shared_ptr<const http::Reply> &reply) {
+    if (reply->isGone())
+      return;
     try {
-      asked->body = parse(request.body, isChat, asked->tokenizer.get());
+      if (std::optional<http::Refusal> refusal = start(request, reply))
+        reply->send(responseOf(*refusal));
     } catch (const BodyError &error) {
-      return refuse(response, 400, error.what());
+      reply->send(responseOf({400, error.what()}));
+    } catch (const std::exception &error) {
+      reply->send(responseOf({500, error.what()}));
     }
+  }
+
+  /// Parses a request and queues its choices. Returns why it is refused. Throws BodyError.
+  std::optional<http::Refusal> start(const http::Request &request, const std::shared_ptr<const http::Reply> &reply) {
+    double begin = secondsNow();
+    bool isChat = request.head.path == "/v1/chat/completions";
+    std::unique_ptr<Tokenizer> tokenizer = tokenizers.texts ? tokenizers.texts->clone() : nullptr;
+    auto asked = std::make_shared<Asked>(
+        parse(request.body, isChat, tokenizer.get()), reply,
+        [this](std::shared_ptr<Asked> asked) { server.post([this, asked = std::move(asked)] { advance(asked); }); });
+    asked->begin = begin;
+    asked->tokenizer = std::move(tokenizer);
     std::vector<Request> choices;
     for (size_t choice = 0; choice < asked->body.choices(); ++choice) {
       choices.push_back(asked->body.request(choice));
       if (std::string reason = whyNotServed(choices.back(), decoder.sizes()); !reason.empty())
-        return refuse(response, 400, reason);
+        return http::Refusal{400, reason};
     }
-    asked->answer = decoding.ask(std::move(choices));
-    if (!asked->answer)
-      return refuse(response, 503, "too many requests wait; try again later");
     auto created = static_cast<int64_t>(std::time(nullptr));
     AnswerHead head{fmt::format("{}-{}-{}", isChat ? "chatcmpl" : "cmpl", created, ++answers), options.model, created};
     asked->writer = std::make_unique<CompletionAnswer>(head, asked->body, asked->tokenizer.get());
-    if (asked->body.stream)
-      return stream(response, asked);
-    do {
-      if (!hear(*asked))
-        return refuse(response, 500, failedModel);
-    } while (!asked->answer->isOver());
-    count(*asked);
-    response.set_content(asked->writer->whole(asked->answer->ends()), json);
+    if (!decoding.ask(asked, std::move(choices)))
+      return http::Refusal{503, tooMany};
+    return std::nullopt;
   }
 
-  /// Waits for output; nothing if the model failed.
-  static std::optional<std::vector<Answer::Piece>> hear(Asked &asked) {
-    std::optional<std::vector<Answer::Piece>> pieces = asked.answer->next();
-    if (asked.first == 0)
-      asked.first = secondsNow();
-    return pieces;
+  /// Sends what was decoded since the last call, on the thread of the server.
+  void advance(const std::shared_ptr<Asked> &asked) {
+    if (asked->isDone)
+      return;
+    std::optional<std::vector<Answer::Piece>> pieces = asked->take();
+    asked->isDone = !pieces || asked->isOver();
+    bool isFirst = asked->first == 0;
+    if (isFirst)
+      asked->first = secondsNow();
+    if (asked->body.stream)
+      return stream(*asked, pieces, isFirst);
+    if (!pieces)
+      asked->reply->send(responseOf({500, failedModel}));
+    else if (asked->isDone)
+      jobs.insist([this, asked] {
+        count(*asked);
+        asked->reply->send({200, json, asked->writer->whole(asked->ends())});
+      });
   }
 
   void count(const Asked &asked) {
     size_t prompt = 0, tokens = 0;
     for (const Prompt &one : asked.body.prompts)
       prompt += one.ids.size();
-    for (const Completion &end : asked.answer->ends())
+    for (const Completion &end : asked.ends())
       tokens += end.tokens.size();
     metrics.countCompletion(prompt, tokens, asked.first - asked.begin, secondsNow() - asked.begin);
   }
 
-  /// Returns the next server-sent events, one per piece.
-  std::string events(Asked &asked, bool &isLast) {
+  /// Sends server-sent events, one per piece.
+  void stream(Asked &asked, std::optional<std::vector<Answer::Piece>> &pieces, bool isFirst) {
+    if (isFirst)
+      asked.reply->begin({200, "text/event-stream", "", {{"Cache-Control", "no-cache"}}});
     std::string text;
     auto add = [&](const std::string &event) { text += "data: " + event + "\n\n"; };
-    bool isFirst = asked.first == 0;
-    std::optional<std::vector<Answer::Piece>> pieces = hear(asked);
     if (!pieces)
       add(errorJson(failedModel, "server_error"));
     for (size_t choice = 0; pieces && isFirst && asked.body.isChat && choice < asked.body.choices(); ++choice)
       add(asked.writer->firstEvent(choice));
     for (Answer::Piece &piece : pieces ? *pieces : std::vector<Answer::Piece>()) {
       if (piece.isEnd)
-        piece.news.end = &asked.answer->ends()[piece.choice];
+        piece.news.end = &asked.ends()[piece.choice];
       add(asked.writer->event(piece.choice, piece.news));
     }
-    isLast = !pieces || asked.answer->isOver();
-    if (pieces && isLast) {
+    if (pieces && asked.isDone) {
       count(asked);
       if (asked.body.includesUsage)
-        add(asked.writer->usageEvent(asked.answer->ends()));
+        add(asked.writer->usageEvent(asked.ends()));
     }
-    if (isLast)
+    if (asked.isDone)
       add("[DONE]");
-    return text;
-  }
-
-  /// Streams server-sent events.
-  void stream(httplib::Response &response, const std::shared_ptr<Asked> &asked) {
-    auto write = [this, asked](size_t, httplib::DataSink &sink) {
-      bool isLast = false;
-      std::string text = events(*asked, isLast);
-      if (!sink.write(text.data(), text.size()))
-        return false;
-      if (isLast)
-        sink.done();
-      return true;
-    };
-    response.set_header("Cache-Control", "no-cache");
-    response.set_chunked_content_provider("text/event-stream", write, [asked](bool) { asked->answer->abandon(); });
+    asked.reply->write(std::move(text));
+    if (asked.isDone)
+      asked.reply->end();
   }
 
   Decoder &decoder;
@@ -293,17 +245,14 @@ private:
   const ServerOptions &options;
   const int64_t started; ///< in seconds since 1970
   ServerMetrics metrics;
+  uint64_t answers = 0; ///< used by the thread of jobs
+  // The threads of the last two use the ones before.
+  http::Server server;
   DecodeThread decoding;
-  std::atomic<uint64_t> answers = 0;
-  httplib::Server http;
+  JobThread jobs;
 };
 
 } // namespace
-
-bool isLoopback(const std::string &host) {
-  bool isFour = host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string::npos;
-  return host == "localhost" || host == "::1" || isFour;
-}
 
 int serve(Decoder &decoder, const ServerTokenizers &tokenizers, const ServerOptions &options) {
   return Service(decoder, tokenizers, options).run();

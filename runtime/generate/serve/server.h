@@ -19,7 +19,8 @@ struct ServerOptions {
   std::string token;                                  ///< bearer token that clients must send; empty: none
   std::string model;                                  ///< model name in responses
   size_t waiting = 64;                                ///< maximum number of queued texts
-  std::vector<std::string> allowedOrigins;            ///< of web pages that may read responses; "*": all
+  std::vector<std::string> allowedOrigins;            ///< of web pages that may send requests; "*": all
+  std::vector<std::string> allowedHosts;              ///< names in the field Host beside those of http::Access
   FoundChatTemplate chat;                             ///< the format of chats, or why the server refuses them
   std::function<int()> stopSignal = [] { return 0; }; ///< polled; the server stops if the result is above 0
 };
@@ -29,9 +30,6 @@ struct ServerTokenizers {
   const Tokenizer *texts = nullptr;
   const Tokenizer *chats = nullptr; ///< turns the tokens of a chat template into their ids and adds none
 };
-
-/// Returns whether the host name is a loopback address.
-bool isLoopback(const std::string &host);
 
 /// Serves until stopSignal() is above 0 and returns this number. Prints `listening on URL` when ready. Throws PlanError
 /// if it cannot listen or the options are unsafe, RankFailure if the model fails.

@@ -2,9 +2,11 @@
 #include "runtime/train/prometheus.h"
 
 #include "runtime/status.h"
+#include "test/runtime/http/raw_client.h"
 
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
-#include <httplib.h>
 #include <limits>
 
 namespace espalier::rt {
@@ -12,6 +14,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 StepRecord stepOf(int64_t step, double loss, bool isApplied = true) {
   StepRecord record;
@@ -52,7 +55,15 @@ TEST(RunGauges, HoldTheLatestStepAndCountAll) {
   EXPECT_THAT(gauges.text(), Not(HasSubstr("rank=\"3\""))) << "the rank has recovered";
 }
 
+/// Returns the response to a request to a port of this machine.
+std::string ask(const PrometheusEndpoint &endpoint, const std::string &request) {
+  http::RawClient client(std::stoi(endpoint.url().substr(endpoint.url().rfind(':') + 1)));
+  client.send(request);
+  return client.receiveAll();
+}
+
 TEST(PrometheusEndpoint, AnswersUntilItIsDestroyed) {
+  std::string last = "Connection: close\r\n";
   int port = 0;
   {
     PrometheusEndpoint endpoint;
@@ -61,18 +72,46 @@ TEST(PrometheusEndpoint, AnswersUntilItIsDestroyed) {
     ASSERT_THAT(endpoint.url(), testing::MatchesRegex("http://127\\.0\\.0\\.1:[0-9]+/metrics"));
     port = std::stoi(endpoint.url().substr(endpoint.url().rfind(':') + 1));
     endpoint.add(stepOf(2, 4.5));
-    httplib::Client client("127.0.0.1", port);
-    httplib::Result answer = client.Get("/metrics");
-    ASSERT_TRUE(answer);
-    EXPECT_EQ(answer->status, 200);
-    EXPECT_THAT(answer->get_header_value("Content-Type"), HasSubstr("version=0.0.4"));
-    EXPECT_THAT(answer->body, HasSubstr("\nespalier_loss 4.5\n"));
-    EXPECT_THAT(answer->body, HasSubstr("\nespalier_steps_total 1\n"));
-    EXPECT_EQ(client.Get("/other")->status, 404);
+    std::string said = ask(endpoint, http::get("/metrics", last));
+    EXPECT_THAT(said, StartsWith("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"));
+    EXPECT_THAT(said, HasSubstr("\nespalier_loss 4.5\n"));
+    EXPECT_THAT(said, HasSubstr("\nespalier_steps_total 1\n"));
+    EXPECT_THAT(ask(endpoint, http::get("/other")), StartsWith("HTTP/1.1 404 "));
+    EXPECT_THAT(ask(endpoint, http::post("/metrics", "")), StartsWith("HTTP/1.1 404 "));
+    EXPECT_THAT(ask(endpoint, http::post("/metrics", "{}")), StartsWith("HTTP/1.1 413 "));
+    EXPECT_THAT(ask(endpoint, http::postChunked("/metrics")), StartsWith("HTTP/1.1 404 "));
+    EXPECT_THAT(ask(endpoint, http::get("/metrics", std::string(9000, 'x'))), StartsWith("HTTP/1.1 431 "));
+    EXPECT_THAT(ask(endpoint, "GET /metrics HTTP/1.1\r\nHost: evil.test\r\n\r\n"), StartsWith("HTTP/1.1 403 "));
+    std::vector<http::RawClient> idle;
+    for (int i = 0; i < 100; ++i)
+      idle.emplace_back(port);
+    EXPECT_THAT(ask(endpoint, http::get("/metrics", last)), StartsWith("HTTP/1.1 200 "));
     PrometheusEndpoint second;
     EXPECT_THROW(second.open(std::to_string(port)), PlanError) << "the port is taken";
   }
-  EXPECT_FALSE(httplib::Client("127.0.0.1", port).Get("/metrics"));
+  PrometheusEndpoint next;
+  next.open(std::to_string(port)); // free again
+}
+
+TEST(PrometheusEndpoint, NeedsATokenBeyondThisMachine) {
+  std::filesystem::path file = std::filesystem::temp_directory_path() / ("token-" + std::to_string(getpid()));
+  std::ofstream(file) << "secret\n";
+  PrometheusEndpoint endpoint;
+  try {
+    endpoint.open("0.0.0.0:0");
+    FAIL();
+  } catch (const PlanError &error) {
+    EXPECT_STREQ(error.what(), "--prometheus 0.0.0.0:0 lets others in, and there is no token; give "
+                               "--prometheus-token-file, or listen on 127.0.0.1");
+  }
+  EXPECT_THROW(endpoint.open("0.0.0.0:0", "/dev/null"), PlanError) << "no token in its first line";
+  endpoint.open("0.0.0.0:0", file);
+  std::filesystem::remove(file);
+  std::string key = "Connection: close\r\nAuthorization: Bearer ",
+              host = "GET /metrics HTTP/1.1\r\nHost: gpu7.test\r\n";
+  EXPECT_THAT(ask(endpoint, host + "\r\n"), StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(ask(endpoint, host + key + "secre\r\n\r\n"), StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(ask(endpoint, host + key + "secret\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
 TEST(PrometheusEndpoint, RefusesOtherPlaces) {
