@@ -94,14 +94,19 @@ void syncFolder(const std::filesystem::path &folder) {
 
 std::string safetensorsHeader(std::span<const TensorEntry> tensors,
                               const std::map<std::string, std::string> &metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  using Json = nlohmann::ordered_json;
+  std::string text;
+  // As text, because insertion into an ordered JSON object is linear.
+  auto add = [&](const std::string &name, const Json &value) {
+    text += (text.empty() ? "{" : ",") + Json(name).dump() + ":" + value.dump();
+  };
   if (!metadata.empty())
-    header["__metadata__"] = metadata;
+    add("__metadata__", metadata);
   for (const TensorEntry &tensor : tensors)
-    header[tensor.name] = {{"dtype", safetensorsType(tensor.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {tensor.begin, tensor.begin + tensor.bytes}}};
-  std::string text = header.dump();
+    add(tensor.name, {{"dtype", safetensorsType(tensor.type)},
+                      {"shape", tensor.shape},
+                      {"data_offsets", {tensor.begin, tensor.begin + tensor.bytes}}});
+  text += text.empty() ? "{}" : "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t length = text.size();
   std::string bytes;

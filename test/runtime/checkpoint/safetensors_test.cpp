@@ -31,6 +31,18 @@ protected:
   }
 };
 
+// In linear time: in quadratic time this test takes minutes.
+TEST_F(Safetensors, HasAnyNumberOfTensors) {
+  float value = 1;
+  std::vector<TensorBytes> tensors;
+  for (int i = 0; i < 100'000; ++i)
+    tensors.push_back({"layer." + std::to_string(i), pb::F32, {1}, std::as_bytes(std::span(&value, 1))});
+  writeSafetensors(folder / "x", tensors, {});
+  EXPECT_EQ(SafetensorsFile(folder / "x").tensors().size(), tensors.size());
+  writeSafetensors(folder / "x", {}, {});
+  EXPECT_TRUE(SafetensorsFile(folder / "x").tensors().empty());
+}
+
 TEST_F(Safetensors, RoundTrip) {
   std::vector<float> a = {1, 2, 3}, b = {4};
   std::vector<TensorBytes> tensors = {{"a", pb::F32, {3}, std::as_bytes(std::span(a))},
