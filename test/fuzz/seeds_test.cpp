@@ -12,6 +12,7 @@
 // LLVMFuzzerTestOneInput of NAME_fuzz.cpp. The build renames it, so that one program can contain all targets.
 extern "C" int fuzz_completion_body(const uint8_t *data, size_t size);
 extern "C" int fuzz_hf_config(const uint8_t *data, size_t size);
+extern "C" int fuzz_http(const uint8_t *data, size_t size);
 extern "C" int fuzz_manifest(const uint8_t *data, size_t size);
 extern "C" int fuzz_options(const uint8_t *data, size_t size);
 extern "C" int fuzz_safetensors(const uint8_t *data, size_t size);
@@ -28,6 +29,7 @@ std::vector<Target> allTargets() {
   std::vector<Target> all = targets();
   all.insert(all.end(), {{"completion_body", fuzz_completion_body},
                          {"hf_config", fuzz_hf_config},
+                         {"http", fuzz_http},
                          {"manifest", fuzz_manifest},
                          {"options", fuzz_options},
                          {"safetensors", fuzz_safetensors},
