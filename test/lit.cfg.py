@@ -71,6 +71,10 @@ if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], 
 if shutil.which("sshd", path="/usr/sbin"):
     config.available_features.add("sshd")
 
+# A test sends requests to a server through nginx. It is skipped if nginx is not installed.
+if shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"):
+    config.available_features.add("nginx")
+
 # Some tests start the daemons of Slurm. They are skipped if Slurm is not installed.
 slurm = ("munged", "slurmctld", "slurmd", "srun")
 if all(shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin") for program in slurm):
