@@ -222,6 +222,15 @@ TEST(HttpServer, TellsPagesOfAllowedOrigins) {
   EXPECT_EQ(RawClient::countOf(said, "Access-Control-Allow-Origin: https://page.test\r\n"), 2U);
 }
 
+TEST(HttpServer, ClosesAfterARefusalOfTheHandler) {
+  TestServer server;
+  RawClient client(server.port());
+  ASSERT_TRUE(client.send(post("/later", "{}") + get("/counted")));
+  server.later()->send({400, "text/plain", "no"});
+  EXPECT_THAT(client.receiveAll(), EndsWith("Connection: close\r\n\r\nno"));
+  EXPECT_EQ(server.counted, 0);
+}
+
 TEST(HttpServer, FinishesTheResponsesInWork) {
   TestServer server;
   RawClient idle(server.port()), working(server.port());
