@@ -29,7 +29,7 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> optionGroups
       "document-separator", "jsonl", "append-eod", "skip-bad"}},
     {"Steps and evaluation",
      {"steps", "eval-every", "on-divergence", "max-rollbacks", "dump-gradients", "dump-parameters"}},
-    {"Checkpoints", {"checkpoint", "save-every", "save", "keep", "resume", "accept-changes"}},
+    {"Checkpoints", {"checkpoint", "save-every", "save", "keep", "max-unsaved", "resume", "accept-changes"}},
     {"Devices and processes",
      {"device", "threads", "processes", "comm", "nodes", "node-rank", "rendezvous", "token-file", "rank-table",
       "server-id", "device-range", "share-devices", "workers", "partitions", "host", "port"}},

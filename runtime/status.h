@@ -21,6 +21,8 @@ struct Failure {
   std::string message;    ///< what went wrong
   /// May result from another rank's end, as a failed transfer does. Any other failure takes precedence.
   bool isEcho = false;
+  /// The same would occur again after a restart, as with a full disk.
+  bool isFinal = false;
   /// Not a failure: a second signal of this number asked the rank to end at once. 0: none.
   int endSignal = 0;
 
@@ -61,6 +63,12 @@ class ReportedElsewhere : public std::runtime_error {
 public:
   explicit ReportedElsewhere(int status) : std::runtime_error("another process reports"), status(status) {}
   int status; ///< exit status of this process
+};
+
+/// A failure of a running rank that would occur again after a restart.
+class FinalError : public PlanError {
+public:
+  using PlanError::PlanError;
 };
 
 /// The machine or a device has too little memory for a plan. The text has both sizes.

@@ -2,23 +2,18 @@
 #include "tools/choose_comm.h"
 
 #include "format/mesh.h"
+#include "runtime/host_name.h"
 #include "runtime/launch/topology.h"
 
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <iostream>
-#include <unistd.h>
 
 namespace espalier {
 namespace {
 
 using namespace rt::launch;
-
-std::string hostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
 
 LaunchOptions launchOptions(const CommWords &words) {
   LaunchOptions options;
@@ -30,7 +25,7 @@ LaunchOptions launchOptions(const CommWords &words) {
   options.tableFile = words.rankTable;
   options.serverId = words.serverId;
   options.deviceRange = words.deviceRange;
-  options.hostName = hostName();
+  options.hostName = rt::hostName();
   return options;
 }
 

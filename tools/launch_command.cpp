@@ -6,9 +6,11 @@
 #include "format/mesh.h"
 #include "format/plan_file.h"
 #include "messages/counted.h"
+#include "runtime/host_name.h"
 #include "runtime/launch/control_channel.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/launch/socket.h"
+#include "runtime/train/statement.h"
 #include "tools/elastic/attempt.h"
 #include "tools/elastic/elastic_run.h"
 #include "tools/host_lines.h"
@@ -22,7 +24,6 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
-#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -53,10 +54,21 @@ void checkSlots(const std::string &file, const std::vector<Host> &hosts, const s
                                     plan, rt::counted(ranks, "rank")));
 }
 
+/// Returns the variables of this process that change numbers. All hosts of the run get them.
+std::vector<const char *> setVariables() {
+  std::vector<const char *> names;
+  for (const char *name : rt::numericVariables())
+    if (std::getenv(name))
+      names.push_back(name);
+  return names;
+}
+
 int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
   sayStarts(hosts);
   std::vector<std::string> line = mpirunLine(hosts, words.ssh);
   line.insert(line.end(), {"-x", launchedBy});
+  for (const char *name : setVariables())
+    line.insert(line.end(), {"-x", name});
   if (std::getenv(attemptVariable))
     line.insert(line.end(), {"-x", attemptVariable});
   line.push_back(ownFile());
@@ -70,13 +82,15 @@ std::string lineOf(const std::vector<std::string> &command) {
   std::vector<std::string> folder = {std::filesystem::current_path().string()}, resume = {std::getenv(launchedBy)};
   const char *attempt = std::getenv(attemptVariable);
   std::vector<std::string> attempts = {attempt ? attempt : ""};
-  std::string elastic = attempt ? fmt::format(" {}={}", attemptVariable, quote(attempts)) : "";
+  std::string more = attempt ? fmt::format(" {}={}", attemptVariable, quote(attempts)) : "";
+  for (const char *name : setVariables())
+    more += fmt::format(" {}={}", name, quote(std::vector<std::string>{std::getenv(name)}));
   std::string script =
       fmt::format("cd {} && IFS= read -r ESPALIER_TOKEN && export ESPALIER_TOKEN {}={}{} || exit 2; exec 3<&0; "
                   "{} </dev/null & run=$!; "
                   "(read -r word; kill $run; read -r word && kill $run) <&3 2>/dev/null & end=$!; " // it may have ended
                   "wait $run; status=$?; kill $end; exit $status",
-                  quote(folder), launchedBy, quote(resume), elastic, quote(command));
+                  quote(folder), launchedBy, quote(resume), more, quote(command));
   return quote(std::vector<std::string>{"sh", "-c", script});
 }
 
@@ -88,8 +102,7 @@ std::string sshOf(const LaunchWords &words) {
 
 /// Whether an address or name belongs to this machine.
 bool isHere(const Host &host) {
-  char name[256] = {};
-  if (gethostname(name, sizeof name - 1) == 0 && host.address == name)
+  if (host.address == rt::hostName())
     return true;
   try {
     rt::launch::listenAt({host.address.substr(host.address.find('@') + 1), 0}); // npos + 1: the whole

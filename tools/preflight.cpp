@@ -1,6 +1,7 @@
 #include "tools/preflight.h"
 
 #include "runtime/checkpoint/agree.h"
+#include "runtime/host_name.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <unistd.h>
 
 namespace espalier {
 
@@ -36,12 +36,6 @@ constexpr double MeasuredMachine::*told[] = {&MeasuredMachine::memoryBytes,
                                              &MeasuredMachine::attentionEfficiency,
                                              &MeasuredMachine::memoryBytesPerSecond,
                                              &MeasuredMachine::launchSeconds};
-
-std::string ownHost() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 /// Two ranks' all-reduces.
 class Link {
@@ -122,7 +116,7 @@ size_t preflightBytes(int ranks) {
 Preflight measureRanks(rt::Communicator &communicator, bool isFirstHere, double seconds) {
   rt::Agreement agreement(communicator, isFirstHere, spins);
   Preflight all;
-  for (const std::string &host : agreement.tell(ownHost())) // also lets all ranks begin together
+  for (const std::string &host : agreement.tell(rt::hostName())) // also lets all ranks begin together
     all.ranks.push_back({host, {}});
   MeasuredMachine own = measureMachine(/*ranks=*/1, seconds, [](const std::string &) {});
   nlohmann::json numbers = {own.processor};

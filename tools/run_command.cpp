@@ -274,6 +274,10 @@ void addRunOptions(const Verb &run, RunWords &words) {
   run.option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       .range(1, mostSteps)
       .needs(checkpoint);
+  run.option("--max-unsaved", options.maxUnsaved,
+             "checkpoints in a row that cannot be written, after which the run ends; default: 3")
+      .range(1, mostSteps)
+      .needs(checkpoint);
   Option onDivergence =
       run.choice<rt::OnDivergence>(
              "--on-divergence", options.onDivergence,

@@ -20,6 +20,7 @@ struct CheckpointOptions {
   int64_t keep = 0;           ///< number of newest checkpoints to keep; 0: all
   int64_t steps = 0;          ///< of the run, in total
   int64_t saveEvery = 0;      ///< interval in steps; 0: only at the end
+  int64_t maxUnsaved = 3;     ///< saves in a row whose failure ends the run
   std::string token = {};     ///< set if another process of the run holds the folder's lock; only that process prints
 };
 
@@ -59,11 +60,15 @@ public:
   /// Removes the hidden folder of a step. Called by rank 0 when no rank writes.
   void discard(int64_t step) const noexcept { folder.discard(step); }
   /// Called by rank 0 when no rank writes. Removes what was written, then prints a warning: training continues, and the
-  /// next save tries again. Throws PlanError for the last save.
-  void reject(int64_t step, const std::string &fault, bool isLast) const;
+  /// next save tries again. Throws FinalError for the last save, and when
+  /// `maxUnsaved` saves in a row have failed.
+  void reject(int64_t step, const std::string &fault, bool isLast);
 
   /// Returns the token that lets other processes of the run write into the same folder.
   const std::string &token() const { return folder.token(); }
+
+  /// Ends the start of the run: all processes have seen that they share the folder. Called by rank 0.
+  void start() const noexcept { folder.removeMark(); }
 
   /// Returns the folder of the newest checkpoint that this run wrote or loaded.
   std::filesystem::path lastGoodFolder() const { return folder.path() / lastGood; }
@@ -88,6 +93,7 @@ private:
   std::set<std::string> apart; ///< damaged, or of another run than this new one: neither counted nor removed
   std::string lastGood;        ///< name of the newest checkpoint that this run wrote, or of `chosen`
   std::string theLoadFault;
+  int64_t unsaved = 0; ///< saves that have failed since the last good one, on rank 0
 };
 
 } // namespace espalier::rt

@@ -6,16 +6,19 @@
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/files/atomic_file.h"
+#include "runtime/host_name.h"
 #include "runtime/status.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <random>
 #include <sys/file.h>
 #include <sys/statvfs.h>
+#include <thread>
 #include <tuple>
 #include <unistd.h>
 
@@ -77,7 +80,26 @@ int lockFolder(const Path &folder) {
                               folder.string(), length > 0 ? holder : "unknown"));
 }
 
+/// Returns the mark of a run.
+Path markOf(const Path &folder, const std::string &token) { return folder / fmt::format(".run-{}.part", token); }
+
 } // namespace
+
+void requireSharedFolder(const Path &folder, const std::string &token) {
+  constexpr int polls = 20;
+  constexpr std::chrono::milliseconds interval{100};
+  if (token.empty() || token == noToken)
+    return;
+  std::error_code error;
+  for (int poll = 0; !std::filesystem::exists(markOf(folder, token), error); ++poll) {
+    if (poll == polls)
+      throw PlanError(fmt::format("{}: {} has another folder there than the host of rank 0, which has written {} into "
+                                  "its own; checkpoints need one folder that all hosts see: give --checkpoint a folder "
+                                  "of a shared file system",
+                                  folder.string(), hostName(), markOf(folder, token).filename().string()));
+    std::this_thread::sleep_for(interval);
+  }
+}
 
 std::string latestFault(const Path &folder) {
   try {
@@ -146,12 +168,23 @@ CheckpointFolder::CheckpointFolder(Path path, const std::string &token) : folder
   lock = lockFolder(folder);
   theToken = fmt::format("{}-{:08x}", ::getpid(), std::random_device{}());
   sweep();
+  int mark = ::open(markOf(folder, theToken).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_EXCL, 0644);
+  if (mark < 0) {
+    int reason = errno;
+    ::close(lock);
+    refuse(folder, reason);
+  }
+  ::close(mark);
 }
 
 CheckpointFolder::~CheckpointFolder() {
-  if (lock >= 0)
-    ::close(lock);
+  if (lock < 0)
+    return;
+  removeMark();
+  ::close(lock);
 }
+
+void CheckpointFolder::removeMark() const noexcept { ::unlink(markOf(folder, theToken).c_str()); }
 
 /// Removes unfinished files. They belong to dead runs, because this run holds the lock.
 void CheckpointFolder::sweep() const {

@@ -2,6 +2,7 @@
 // and then named in `latest`. So one checkpoint is loadable at every moment.
 //
 //   DIR/.lock                          locked by the run that writes here; released when its process ends
+//   DIR/.run-TOKEN.part                the mark of this run while it starts; shows that all hosts share the folder
 //   DIR/latest                         names the newest checkpoint and the checksum of its manifest
 //   DIR/step-00000020/manifest.json    see manifest.h
 //   DIR/step-00000020/rank-00003.safetensors
@@ -30,6 +31,13 @@ std::filesystem::path checkpointAt(const std::filesystem::path &path);
 /// Returns the newest complete checkpoint, or an empty name.
 std::string latestCheckpoint(const std::filesystem::path &folder);
 
+/// The token of a run whose first process has no folder of checkpoints.
+constexpr const char *noToken = "none";
+
+/// Throws PlanError unless `folder` has the mark of the process that has locked the folder of this run. Waits a moment
+/// for the mark, because a network file system may show new files late. An empty token and noToken need no mark.
+void requireSharedFolder(const std::filesystem::path &folder, const std::string &token);
+
 /// A folder of checkpoints, locked by this run.
 class CheckpointFolder {
 public:
@@ -44,6 +52,9 @@ public:
 
   const std::filesystem::path &path() const { return folder; }
   const std::string &token() const { return theToken; }
+
+  /// Removes the mark of this run, after all processes have seen it.
+  void removeMark() const noexcept;
 
   /// Returns a number above those of all checkpoints in the folder.
   uint64_t nextSequence() const;

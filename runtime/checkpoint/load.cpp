@@ -11,11 +11,13 @@
 namespace espalier::rt {
 namespace {
 
-/// The folder of the options, if it can hold the checkpoints of this run. Throws PlanError for one checkpoint, for the
-/// weights of another program, and for a run that resumes where no checkpoint is; nothing is made then.
+/// The folder of the options, if it can hold the checkpoints of this run. Throws PlanError for a folder that hosts do
+/// not share, for one checkpoint, for the weights of another program, and for a run that resumes where no checkpoint
+/// is; nothing is made then.
 const std::filesystem::path &usableFolder(const CheckpointOptions &options) {
   const std::filesystem::path &folder = options.folder;
   std::string name = folder.string();
+  requireSharedFolder(folder, options.token);
   if (std::filesystem::exists(folder / manifestName))
     throw PlanError(fmt::format("{}: is one checkpoint, and --checkpoint names the folder of all; give --checkpoint {} "
                                 "--resume to go on with the newest, or --load {} to start from these weights",

@@ -1,4 +1,5 @@
 // All ranks agree on each of two steps: write the files of the ranks, commit the manifest. The disk may fail in both.
+#include "messages/counted.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/shard_file.h"
 #include "runtime/checkpoint/unfinished.h"
@@ -72,6 +73,7 @@ SaveRecord Checkpoints::commit(const ScalarState &state) {
   removeDraft(folder.partial(state.step));
   manifest.shards = takeShards(folder.partial(state.step), program.mesh().ranks());
   lastGood = folder.commit(state.step, manifestText(manifest));
+  unsaved = 0;
   try {
     if (options.keep > 0)
       folder.prune(options.keep, apart);
@@ -81,12 +83,15 @@ SaveRecord Checkpoints::commit(const ScalarState &state) {
   return {.step = state.step, .name = lastGood, .bytes = manifest.bytes()};
 }
 
-void Checkpoints::reject(int64_t step, const std::string &fault, bool isLast) const {
+void Checkpoints::reject(int64_t step, const std::string &fault, bool isLast) {
   folder.discard(step);
   std::string sentence = fmt::format("the checkpoint of step {} is not written: {}; the last good one is {}", step,
                                      fault, lastGood.empty() ? "none" : (folder.path() / lastGood).string());
-  if (isLast)
-    throw PlanError(sentence);
+  if (++unsaved >= options.maxUnsaved && !isLast)
+    sentence += fmt::format("; {} failed since, and --max-unsaved {} ends the run", counted(unsaved, "save"),
+                            options.maxUnsaved);
+  if (isLast || unsaved >= options.maxUnsaved)
+    throw FinalError(sentence);
   fmt::print(stderr, "espalier: warning: {}; training continues and the next save tries again\n", sentence);
 }
 

@@ -1,12 +1,16 @@
 #include "runtime/checkpoint/start.h"
 
+#include "format/checksum.h"
+#include "messages/counted.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/nearest.h"
+#include "runtime/dataset/content_digest.h"
 #include "runtime/executor.h"
 #include "runtime/parameter_block.h"
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -41,7 +45,8 @@ Piece rowsOf(const Piece &piece) {
 
 } // namespace
 
-StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from) : program(program) {
+StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from)
+    : program(program), from(from) {
   if (WeightSystem system = systemAt(from); system == WeightSystem::Espalier) {
     stored.emplace(checkpointAt(from));
     missingAdapters = stored->missingAdapters(program.plan());
@@ -58,7 +63,7 @@ StartingWeights::StartingWeights(const Program &program, const std::filesystem::
 }
 
 StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run)
-    : program(program), continued(run) {
+    : program(program), from(from), continued(run) {
   auto refuse = [&](const char *what) {
     throw PlanError(fmt::format("{}: {}, which resume_training needs; resume_training: False loads the weights alone",
                                 from.string(), what));
@@ -136,6 +141,25 @@ void StartingWeights::load(Executor &executor, ThreadPool &pool) const {
       readForeign(held.piece, values);
     copyToRank(executor, held, 0, values);
   }
+}
+
+std::string StartingWeights::identity() const {
+  if (stored)
+    return fmt::format("a checkpoint of step {} with manifest {}", stored->manifest().state.step,
+                       fileDigest((stored->path() / manifestName).string()));
+  namespace fs = std::filesystem;
+  std::map<std::string, std::string> digests;
+  auto add = [&](const fs::path &file) {
+    constexpr std::array<std::string_view, 4> holders = {".safetensors", ".bin", ".pt", ".json"};
+    if (fs::is_regular_file(file) && std::ranges::find(holders, file.extension().string()) != holders.end())
+      digests[file.lexically_relative(from).string()] = fileDigest(file.string());
+  };
+  add(from);
+  if (fs::is_directory(from))
+    for (const fs::directory_entry &entry : fs::recursive_directory_iterator(from))
+      add(entry.path());
+  std::string all = fmt::format("{}", digests);
+  return fmt::format("{} with digest {}", counted(digests.size(), "file"), checksumText(std::as_bytes(std::span(all))));
 }
 
 ScalarState StartingWeights::state() const {

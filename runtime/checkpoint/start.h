@@ -32,6 +32,10 @@ public:
   /// Returns the adapters that the weights do not have. They start from initial values.
   const std::set<std::string> &missing() const { return missingAdapters; }
 
+  /// Returns a text that identifies the weights, independent of their path: a checksum of a checkpoint's manifest,
+  /// which has the checksums of its tensors, or a digest of another system's files. Throws DataError or PlanError.
+  std::string identity() const;
+
   /// Returns the scalar state at which the run begins.
   ScalarState state() const;
 
@@ -44,6 +48,7 @@ private:
   std::shared_ptr<const std::vector<std::byte>> foreignParameter(size_t index) const;
 
   const Program &program;
+  const std::filesystem::path from;
   std::optional<StoredCheckpoint> stored;
   std::optional<ForeignWeights> foreign; ///< set if `stored` is not
   std::map<std::string, size_t> indices; ///< by name, into its parameters

@@ -27,6 +27,7 @@ void pack(const Failure &failure, PackedFailure &to) noexcept {
   to.step = failure.step;
   to.endSignal = failure.endSignal;
   to.isEcho = failure.isEcho;
+  to.isFinal = failure.isFinal;
   write(to.action, failure.action);
   write(to.subprogram, failure.subprogram);
   write(to.op, failure.op);
@@ -40,6 +41,7 @@ Failure unpack(const PackedFailure &packed) {
   failure.step = packed.step;
   failure.endSignal = packed.endSignal;
   failure.isEcho = packed.isEcho;
+  failure.isFinal = packed.isFinal;
   failure.action = read(packed.action);
   failure.subprogram = read(packed.subprogram);
   failure.op = read(packed.op);

@@ -10,7 +10,7 @@ namespace espalier::rt {
 /// A Failure with texts truncated to fixed sizes.
 struct PackedFailure {
   int rank = -1, stage = -1, endSignal = 0;
-  bool isEcho = false;
+  bool isEcho = false, isFinal = false;
   int64_t step = -1;
   std::array<char, 512> action{}, subprogram{}, op{};
   std::array<char, 8192> message{};

@@ -10,9 +10,9 @@ namespace espalier::rt {
 namespace {
 
 constexpr size_t wholeBytes = size_t(64) << 20; ///< smaller files are read completely
-constexpr size_t blockBytes = 4096, blocks = 1024;
+constexpr size_t blockBytes = 4096;
 
-void addFile(const std::string &path, size_t &bytes, RunningChecksum &sum) {
+void addFile(const std::string &path, size_t &bytes, RunningChecksum &sum, size_t blocks = 1024) {
   MappedFile file(path);
   std::span<const std::byte> content = std::as_bytes(file.bytes());
   bytes += content.size();
@@ -25,13 +25,18 @@ void addFile(const std::string &path, size_t &bytes, RunningChecksum &sum) {
   sum.add(content.last(blockBytes));
 }
 
+/// Returns the PREFIX of PREFIX.bin and PREFIX.idx.
+std::string prefixOf(const std::string &path) {
+  bool hasSuffix = path.ends_with(".idx") || path.ends_with(".bin");
+  return hasSuffix ? path.substr(0, path.size() - 4) : path;
+}
+
 } // namespace
 
 std::string contentDigest(const std::string &path) {
   if (path == "mock")
     return path;
-  bool hasSuffix = path.ends_with(".idx") || path.ends_with(".bin");
-  std::string prefix = hasSuffix ? path.substr(0, path.size() - 4) : path;
+  std::string prefix = prefixOf(path);
   size_t bytes = 0;
   RunningChecksum sum;
   if (isRegularFile(prefix + ".idx"))
@@ -40,6 +45,36 @@ std::string contentDigest(const std::string &path) {
   else
     addFile(path, bytes, sum);
   return fmt::format("{} bytes {}", bytes, sum.text());
+}
+
+std::string fileDigest(const std::string &path) {
+  size_t bytes = 0;
+  RunningChecksum sum;
+  addFile(path, bytes, sum, /*blocks=*/64);
+  return fmt::format("{} bytes {}", bytes, sum.text());
+}
+
+std::string indexDigest(const std::string &path) {
+  std::string index = prefixOf(path) + ".idx";
+  if (path == "mock" || !isRegularFile(index))
+    return "";
+  MappedFile file(index);
+  return file.bytes().size() <= wholeBytes ? "" : checksumText(std::as_bytes(file.bytes()));
+}
+
+std::string sampleDigest(const Dataset &data) {
+  constexpr int64_t most = 64;
+  std::vector<int32_t> numbers(data.seqLength() + 1);
+  RunningChecksum sum;
+  int64_t all = data.sampleCount(), count = std::min(all, most);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t sample = count == all ? i : (all - 1) * i / (count - 1);
+    data.readTokens(sample, numbers);
+    sum.add(std::as_bytes(std::span(numbers)));
+    if (data.readLossMask(sample, numbers))
+      sum.add(std::as_bytes(std::span(numbers)));
+  }
+  return fmt::format("{} samples {}", all, sum.text());
 }
 
 } // namespace espalier::rt

@@ -66,7 +66,7 @@ void decodeOverMpi(const Program &program, const StartingWeights &weights, const
     return isDone;
   };
   try {
-    launchMpiRank(program, options, live);
+    launchMpiRank(program, options, Comparing::Launchers, live);
   } catch (const RankFailure &failure) { // only in the process that reports
     writeFailureReport(program, options, failure);
     throw;

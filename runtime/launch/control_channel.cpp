@@ -195,7 +195,8 @@ struct ControlServer::State {
       if (!one->refusal.empty())
         return fmt::format("{} cannot take part: {}", one->host, one->refusal);
     if (member.version != own.version)
-      return fmt::format("{} runs Espalier {}, the first host runs {}", member.host, member.version, own.version);
+      return fmt::format("{} runs espalier {}, the first host, {}, runs {}; install the same build on every host",
+                         member.host, member.version, own.host, own.version);
     if (member.planHash != own.planHash)
       return fmt::format("{} has another plan (hash {}, the first host's is {}); give all hosts the same file",
                          member.host, member.planHash, own.planHash);

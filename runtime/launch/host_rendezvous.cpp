@@ -163,7 +163,10 @@ HostRendezvous::Peer HostRendezvous::identify(Socket socket, const Member &own, 
   }
   if (fault.text.empty() && !member.refusal.empty())
     fault = {member.refusal, /*isReportedThere=*/true};
-  if (fault.text.empty() && (member.version != own.version || member.planHash != own.planHash))
+  if (fault.text.empty() && member.version != own.version)
+    fault.text = fmt::format("rank {} runs espalier {}, rank 0 runs {}; start all ranks with the same program",
+                             fmt::join(member.ranks, ", "), member.version, own.version);
+  if (fault.text.empty() && member.planHash != own.planHash)
     fault.text = fmt::format("rank {} has another plan (hash {}, rank 0's is {}); give all the same file",
                              fmt::join(member.ranks, ", "), member.planHash, own.planHash);
   return {std::move(socket), member.ranks};

@@ -32,6 +32,7 @@ std::string printFailure(const Failure &failure, const std::map<int, std::string
                {"op", failure.op},
                {"message", failure.message},
                {"echo", failure.isEcho},
+               {"final", failure.isFinal},
                {"end_signal", failure.endSignal},
                {"waiting", list}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -57,6 +58,7 @@ std::pair<Failure, std::map<int, std::string>> parseFailure(const std::string &t
     failure.op = json.at("op");
     failure.message = json.at("message");
     failure.isEcho = json.at("echo");
+    failure.isFinal = json.at("final");
     failure.endSignal = json.at("end_signal");
     return {failure, parseWaits(json.at("waiting"))};
   } catch (const nlohmann::json::exception &error) {

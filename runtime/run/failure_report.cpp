@@ -67,7 +67,8 @@ void writeFailureReport(const Program &program, const RunOptions &options, const
                  {"waiting", listOf(run.waiting)},
                  {"slow", listOf(run.slow)},
                  {"checkpoint", textOrNull(checkpoint)},
-                 {"resume", textOrNull(checkpoint.empty() ? "" : options.resumeCommand)}};
+                 {"resume", textOrNull(checkpoint.empty() ? "" : options.resumeCommand)},
+                 {"final", failure.isFinal}};
   if (!options.restarts.empty())
     report["restarts"] = listOf(options.restarts);
   try {

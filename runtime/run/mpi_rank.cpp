@@ -75,7 +75,8 @@ std::string makeToken() {
 
 /// Returns the rendezvous of the launchers, once known. The first launcher chooses the address; the others get the
 /// address from their ranks.
-std::optional<launch::Rendezvous> rendezvousOf(const Program &program, const RunOptions &options, ShmWorld &host) {
+std::optional<launch::Rendezvous> rendezvousOf(const Program &program, const RunOptions &options, ShmWorld &host,
+                                               Comparing comparing) {
   std::optional<std::string> token = host.keyValues().find(tokenKey),
                              published = host.keyValues().find(launch::channelKey);
   bool isFirst = host.firstRank() == 0;
@@ -83,7 +84,8 @@ std::optional<launch::Rendezvous> rendezvousOf(const Program &program, const Run
     return std::nullopt;
   launch::Topology own = options.topology.value_or(launch::Topology());
   own.ranks = {host.firstRank()};
-  launch::Rendezvous rendezvous{.own = memberOf(program, own), .world = program.mesh().ranks()};
+  launch::Rendezvous rendezvous{.own = comparing == Comparing::Ranks ? describeProcess(own) : memberOf(program, own),
+                                .world = program.mesh().ranks()};
   rendezvous.isFirst = isFirst;
   std::string address;
   if (!isFirst)
@@ -110,12 +112,12 @@ RunResult resultOfTold(const ResultFile &results, launch::Launchers &launchers, 
 
 } // namespace
 
-RunResult launchMpiRank(const Program &program, const RunOptions &options, const MpiWork &work) {
+RunResult launchMpiRank(const Program &program, const RunOptions &options, Comparing comparing, const MpiWork &work) {
   int rank = options.topology ? options.topology->ranks.front() : launch::launchedRank(launch::environmentOfProcess());
   ShmWorld host(/*ranks=*/1, sharedBytes, rank);
   ResultFile results;
   shareStopSignal();
-  launch::Launchers launchers([&] { return rendezvousOf(program, options, host); }, host.keyValues(),
+  launch::Launchers launchers([&] { return rendezvousOf(program, options, host, comparing); }, host.keyValues(),
                               launcherPatienceOf(options));
   if (rank == 0) {
     host.keyValues().post(tokenKey, makeToken());

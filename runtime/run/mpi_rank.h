@@ -27,8 +27,11 @@ struct MpiPlace {
 /// The work of a rank. Returns whether the rank completed.
 using MpiWork = std::function<bool(MpiPlace &place)>;
 
+/// What compares plan and build of the processes: their launchers, or, with more besides, their ranks.
+enum class Comparing { Launchers, Ranks };
+
 /// Runs the work in a child process and returns the result that the child has written. Throws as runPlan does in the
 /// process that reports, and ReportedElsewhere in the others.
-RunResult launchMpiRank(const Program &program, const RunOptions &options, const MpiWork &work);
+RunResult launchMpiRank(const Program &program, const RunOptions &options, Comparing comparing, const MpiWork &work);
 
 } // namespace espalier::rt

@@ -36,7 +36,7 @@ void prepareRank(std::optional<PreparedRun> &prepared, const Program &program, c
   auto prepare = [&] { prepared.emplace(program, options, place, data); };
   requireNone(agreement, rank, rank == 0 ? startupErrorOf(prepare) : std::nullopt);
   bool hasToken = prepared && prepared->checkpoints;
-  place.token = agreement.first(rank > 0 ? "" : hasToken ? prepared->checkpoints->token() : "none");
+  place.token = agreement.first(rank > 0 ? "" : hasToken ? prepared->checkpoints->token() : noToken);
   requireNone(agreement, rank, rank > 0 ? startupErrorOf(prepare) : std::nullopt);
 }
 

@@ -32,11 +32,20 @@ int64_t evaluationSamples(const Program &program, const RunOptions &options) {
   return options.evalBatches.value_or(otherwise) * microBatch * dataReplicas(program.mesh());
 }
 
-/// Returns a text that identifies the training data.
-std::string dataWords(const pb::Plan &plan, const RunOptions &options) {
-  if (!options.dataset)
-    return describeTrainingData(plan, options.data, options.order);
-  return fmt::format("{} samples in memory", options.dataset->sampleCount());
+/// Returns whether other processes have ranks of the run and have opened their own inputs.
+bool hasPeers(const RunOptions &options) {
+  bool isOneOfMany = options.topology && options.topology->isProcessPerRank();
+  return options.comm == Comm::mpi || options.comm == Comm::hosts || isOneOfMany;
+}
+
+/// Returns a text that identifies the training data, for checkpoints and for other processes.
+std::string textOfData(const pb::Plan &plan, const RunOptions &options) {
+  if (options.dataset)
+    return fmt::format("{} samples in memory", options.dataset->sampleCount());
+  bool evaluates = isForEvaluation(plan.settings());
+  bool isSaved = !evaluates && (!options.checkpoint.empty() || plan.settings().resume_training());
+  bool isOpened = !evaluates || !options.heldOut;
+  return isSaved || (hasPeers(options) && isOpened) ? describeTrainingData(plan, options.data, options.order) : "";
 }
 
 std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOptions &options);
@@ -59,22 +68,22 @@ std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOpti
 }
 
 std::unique_ptr<Checkpoints> openCheckpoints(const Program &program, const RunOptions &options,
-                                             const std::string &token) {
+                                             const std::string &token, const std::string &data) {
   if (options.resume && options.checkpoint.empty())
     throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
   std::unique_ptr<Checkpoints> checkpoints;
   if (!options.checkpoint.empty() && !isForEvaluation(program.plan().settings()))
-    checkpoints =
-        std::make_unique<Checkpoints>(CheckpointOptions{options.checkpoint, options.resume, options.acceptChanges,
-                                                        options.keep, options.steps, options.saveEvery, token},
-                                      program, dataWords(program.plan(), options));
+    checkpoints = std::make_unique<Checkpoints>(CheckpointOptions{options.checkpoint, options.resume,
+                                                                  options.acceptChanges, options.keep, options.steps,
+                                                                  options.saveEvery, options.maxUnsaved, token},
+                                                program, data);
   return checkpoints;
 }
 
 /// Opens the weights that the plan or the command line names. Returns null if the run starts from initial values or
 /// resumes its own checkpoint.
-std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOptions &options,
-                                           const std::string &token) {
+std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOptions &options, const std::string &token,
+                                           const std::string &data) {
   const pb::Settings &settings = program.plan().settings();
   bool evaluates = isForEvaluation(settings);
   if (options.resume && !evaluates)
@@ -90,8 +99,7 @@ std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOpti
         "file");
   if (!settings.resume_training() || evaluates)
     return std::make_unique<StartingWeights>(program, from);
-  Continuation run{fingerprintOf(program.plan(), dataWords(program.plan(), options)), options.steps,
-                   options.acceptChanges, token.empty()};
+  Continuation run{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges, token.empty()};
   return std::make_unique<StartingWeights>(program, from, run);
 }
 
@@ -165,13 +173,19 @@ PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const
                          const std::optional<RunData> &opened)
     : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
       spins(spinsFor(place.hostRanks * threads)), peakThreads(busyThreads(threads, place)),
-      data(opened ? *opened : openData(program, wanted, place)), start(openStart(program, wanted, place.token)),
-      checkpoints(openCheckpoints(program, wanted, place.token)),
+      data(opened ? *opened : openData(program, wanted, place)), dataText(textOfData(program.plan(), wanted)),
+      start(openStart(program, wanted, place.token, dataText)),
+      checkpoints(openCheckpoints(program, wanted, place.token, dataText)),
       context{program,           options, *data.training,    data.heldOut.get(), 0, Metrics(options),
               Gatherer(program), {},      checkpoints.get(), start.get(),        {}} {
   context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   context.peakFlops = peakFlops(program, threads, place);
   context.saveChoice = data.saves;
+  if (!hasPeers(wanted))
+    return;
+  std::string indexes = wanted.dataset || dataText.empty() ? "" : describeIndexes(program.plan(), wanted.data);
+  context.statement =
+      statementOf(program, wanted, {dataText + indexes, data.training.get(), data.heldOut.get(), start.get()});
 }
 
 void PreparedRun::close() {

@@ -51,6 +51,7 @@ public:
   const int threads, spins; ///< per rank
   const int peakThreads;    ///< threads of this host that compute at the same time
   const RunData data;
+  const std::string dataText;                   ///< identifies the training data; empty if nothing needs it
   const std::unique_ptr<StartingWeights> start; ///< null: the run starts from initial values or resumes
   std::unique_ptr<Checkpoints> checkpoints;
   RunContext context;

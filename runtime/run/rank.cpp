@@ -7,27 +7,27 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <unistd.h>
 
 namespace espalier::rt {
 namespace {
 
-std::string hostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
-/// Writes the host and process id of every rank to the status file, on rank 0, after all ranks have connected.
-void writeStatus(Agreement &agreement, const std::filesystem::path &file) {
-  std::vector<std::string> hosts = agreement.tell(fmt::format("{} {}", getpid(), hostName()));
-  if (!agreement.isLeader() || file.empty())
-    return;
+/// Meets the other ranks: all processes compare what they must have in common. Returns why the run cannot begin, the
+/// same on all ranks, or an empty string; rank 0 has then written the host and process id of every rank to the status
+/// file.
+std::string meet(const RunContext &context, Agreement &agreement) {
+  std::vector<Met> met;
+  std::string fault = compareStatements(agreement, context.statement, met);
+  if (!fault.empty() || !agreement.isLeader())
+    return fault;
+  if (context.checkpoints)
+    context.checkpoints->start();
+  if (context.options.status.empty())
+    return "";
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
-  for (size_t rank = 0; rank < hosts.size(); ++rank) {
-    size_t end = hosts[rank].find(' ');
-    ranks.push_back({{"rank", rank}, {"pid", std::stoll(hosts[rank])}, {"host", hosts[rank].substr(end + 1)}});
-  }
-  writeWhole(file, ranks.dump() + "\n");
+  for (size_t rank = 0; rank < met.size(); ++rank)
+    ranks.push_back({{"rank", rank}, {"pid", met[rank].pid}, {"host", met[rank].host}});
+  writeWhole(context.options.status, ranks.dump() + "\n");
+  return "";
 }
 
 } // namespace
@@ -46,6 +46,7 @@ void abortFor(const std::function<void(const Failure &)> &abort, int rank, const
     failure.message = isMemory ? "the system refuses more memory" : error.what();
     if (executor)
       failure = executor->describe(failure.message);
+    failure.isFinal = dynamic_cast<const FinalError *>(&error) != nullptr;
   } catch (...) {
     failure.message = "out of memory"; // a short string needs no allocation
   }
@@ -61,14 +62,18 @@ bool runRank(RunContext &context, const RankPlace &place) {
   try {
     communicator = place.open();
     Agreement agreement(*communicator, place.isFirstHere, place.spins);
-    writeStatus(agreement, context.options.status);
-    pool.emplace(place.threads, place.spins);
-    const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
-    device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
-    executor.emplace(context.program, place.rank, *device, place.status);
-    CrashSite site(&*executor); // covers reads of memory-mapped samples between entries
-    executor->fault = context.options.fault;
-    Trainer(context, *executor, agreement, *pool).run();
+    if (std::string fault = meet(context, agreement); !fault.empty()) {
+      if (place.isFirstHere)
+        context.loadFault = fault;
+    } else {
+      pool.emplace(place.threads, place.spins);
+      const pb::Stage &stage = context.program.plan().stages(context.program.mesh().stage(place.rank));
+      device = context.program.backend().open(stage, {*communicator, *pool, place.spins, place.device});
+      executor.emplace(context.program, place.rank, *device, place.status);
+      CrashSite site(&*executor); // covers reads of memory-mapped samples between entries
+      executor->fault = context.options.fault;
+      Trainer(context, *executor, agreement, *pool).run();
+    }
     isDone = true;
   } catch (const RankStopped &) {
     // The rank that failed first has recorded its failure.

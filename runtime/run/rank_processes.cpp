@@ -1,7 +1,8 @@
 #include "runtime/run/rank_processes.h"
 
-#include "format/checksum.h"
-#include "format/plan_file.h"
+#include "runtime/host_name.h"
+#include "runtime/train/build_id.h"
+#include "runtime/train/statement.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -37,10 +38,9 @@ void requireRecordsOnly(const RunOptions &options) {
 }
 
 launch::Member describeProcess(const launch::Topology &topology) {
-  char name[256] = {};
   launch::Member own;
   own.ranks = topology.ranks;
-  own.host = gethostname(name, sizeof name - 1) == 0 ? name : "";
+  own.host = hostName();
   own.pid = getpid();
   own.process = topology.process();
   own.processes = topology.processes();
@@ -48,10 +48,9 @@ launch::Member describeProcess(const launch::Topology &topology) {
 }
 
 launch::Member memberOf(const Program &program, const launch::Topology &topology) {
-  std::string bytes = planFileBytes(program.plan());
   launch::Member own = describeProcess(topology);
-  own.planHash = checksumText(std::as_bytes(std::span(bytes)));
-  own.version = program.plan().compiler();
+  own.planHash = planDigest(program.plan());
+  own.version = buildText();
   return own;
 }
 

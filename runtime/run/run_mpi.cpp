@@ -11,7 +11,7 @@ namespace espalier::rt {
 RunResult runOverMpi(const Program &program, const RunOptions &options) {
   if (options.keepGradients || options.keepParameters)
     throw PlanError("--dump-gradients and --dump-parameters gather in one process; run without mpirun");
-  return launchMpiRank(program, options, [&](MpiPlace &place) {
+  return launchMpiRank(program, options, Comparing::Ranks, [&](MpiPlace &place) {
     int rank = place.world.rank();
     auto kept = std::make_shared<std::optional<PreparedRun>>();
     place.kept = kept;

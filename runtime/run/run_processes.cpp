@@ -73,7 +73,7 @@ void HostRun::open() {
   world = rendezvous ? ShmWorld::openForOthers(all, sharedBytesOf(program))
                      : std::make_unique<ShmWorld>(all, sharedBytesOf(program));
   if (rendezvous)
-    rendezvous->send({world->file(), prepared->checkpoints ? prepared->checkpoints->token() : "none"});
+    rendezvous->send({world->file(), prepared->checkpoints ? prepared->checkpoints->token() : noToken});
 }
 
 /// Opens the inputs in the other processes. A start-up error in one process stops its peers, and that process reports

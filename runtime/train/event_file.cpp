@@ -85,7 +85,7 @@ void EventFile::open(const std::filesystem::path &folder) {
   std::filesystem::create_directories(folder, error);
   double time = now();
   path = folder / fmt::format("events.out.tfevents.{:.0f}.espalier.{}", time, getpid());
-  stream.open(path, std::ios::binary);
+  stream.open(path, std::ios::binary | std::ios::app);
   stream << tfRecord(tag(1, fixed64) + bytesOf(time) + textField(3, "brain.Event:2")) << std::flush;
   if (!stream)
     throw PlanError(fmt::format("--tensorboard {}: cannot be written; name a folder that can", folder.string()));

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace espalier::rt {
 
@@ -22,9 +23,9 @@ LineFile::~LineFile() {
 
 void LineFile::open(const std::filesystem::path &file, bool isContinued) {
   path = file;
+  isOld = !isContinued;
   // O_NONBLOCK: opening a pipe without a reader would block the run forever.
-  descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_APPEND | (isContinued ? 0 : O_TRUNC), 0644);
+  descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_APPEND, 0644);
   if (descriptor < 0)
     throw PlanError(fmt::format("{}: cannot be written: {}", path.string(),
                                 errno == ENXIO ? "a pipe that nobody reads" : std::strerror(errno)));
@@ -35,6 +36,13 @@ void LineFile::open(const std::filesystem::path &file, bool isContinued) {
 bool LineFile::write(const std::string &text) {
   struct stat before = {};
   bool isFile = ::fstat(descriptor, &before) == 0 && S_ISREG(before.st_mode);
+  if (std::exchange(isOld, false) && isFile) {
+    if (::ftruncate(descriptor, 0) != 0) {
+      refuse(errno);
+      return false;
+    }
+    before.st_size = 0;
+  }
   for (std::string_view left = text; !left.empty();) {
     ssize_t count = ::write(descriptor, left.data(), left.size());
     if (count < 0 && errno == EINTR)

@@ -18,8 +18,8 @@ public:
   LineFile(const LineFile &) = delete;
   LineFile &operator=(const LineFile &) = delete;
 
-  /// Opens the file, for appending if `isContinued` is set, else empty. Throws PlanError if the file cannot be written
-  /// or is a pipe without a reader.
+  /// Opens the file, for appending if `isContinued` is set. Else the first line replaces the content, so that a run
+  /// that writes no line keeps it. Throws PlanError if the file cannot be written or is a pipe without a reader.
   void open(const std::filesystem::path &path, bool isContinued);
 
   /// Removes the last lines of the file while `isDropped` is true for them, and returns their number. Completes the
@@ -39,6 +39,7 @@ private:
 
   std::filesystem::path path;
   int descriptor = -1;
+  bool isOld = false; ///< the content is that of another run
   std::string theFault;
 };
 

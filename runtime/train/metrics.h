@@ -45,7 +45,7 @@ std::string metricsLine(const SlowRecord &record);
 /// Writes the records of rank 0.
 class Metrics {
 public:
-  /// Opens `options.metrics`, for appending if the run resumes, else empty, and a new event file of
+  /// Opens `options.metrics`, for appending if the run resumes, else to be replaced, and a new event file of
   /// `options.tensorboard`. Listens at `options.prometheus`. Throws PlanError if a file cannot be opened or the place
   /// is taken.
   explicit Metrics(const RunOptions &options);

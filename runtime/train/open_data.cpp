@@ -106,4 +106,13 @@ std::string describeTrainingData(const pb::Plan &plan, const DataOptions &option
   return words;
 }
 
+std::string describeIndexes(const pb::Plan &plan, const DataOptions &options) {
+  pb::Data data = merged(plan.settings().data(), options);
+  std::string words;
+  for (const BlendPart &part : parseBlend({data.path().begin(), data.path().end()}))
+    if (std::string digest = indexDigest(part.path); !digest.empty())
+      words += ", index " + digest;
+  return words;
+}
+
 } // namespace espalier::rt

@@ -33,4 +33,7 @@ bool hasInput(const pb::Plan &plan, const std::string &name);
 /// DataError.
 std::string describeTrainingData(const pb::Plan &plan, const DataOptions &options, SampleOrder order);
 
+/// Returns digests of the indexes that describeTrainingData does not cover completely. Throws DataError.
+std::string describeIndexes(const pb::Plan &plan, const DataOptions &options);
+
 } // namespace espalier::rt

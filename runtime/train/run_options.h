@@ -124,6 +124,7 @@ struct RunOptions {
   bool acceptChanges = false;                     ///< resume even if a different training of the model wrote it
   OnDivergence onDivergence = OnDivergence::stop; ///< rollback needs `checkpoint`
   int64_t maxRollbacks = 3;                       ///< in the run
+  int64_t maxUnsaved = 3;                         ///< saves in a row whose failure ends the run
   int64_t keep = 0;                               ///< number of newest checkpoints to keep; 0: all
   std::optional<int64_t> compareEvery;            ///< steps of a window of SlowRanks, 0: never; unset: see Trainer
   int64_t evalEvery = 0;                          ///< steps; 0: never

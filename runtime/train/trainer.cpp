@@ -2,18 +2,17 @@
 #include "runtime/train/trainer.h"
 
 #include "format/abi.h"
+#include "runtime/host_name.h"
 #include "runtime/status.h"
 #include "runtime/train/initialize.h"
 #include "runtime/train/rank_requests.h"
 #include "runtime/train/write_trace.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <utility>
 
 namespace espalier::rt {
@@ -149,9 +148,7 @@ void Trainer::beginComparison() {
   bool hasDefault = !context.options.compareEvery;
   if (hasDefault && !agreement.first(pool.hasOwnCores() ? "" : "shares cores").empty())
     return;
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  hosts = agreement.tell(name.data());
+  hosts = agreement.tell(hostName());
   std::vector<RankSite> sites;
   for (int rank = 0; rank < mesh.ranks(); ++rank)
     sites.push_back({mesh.stage(rank), hosts[static_cast<size_t>(rank)]});

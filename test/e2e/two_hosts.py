@@ -8,6 +8,7 @@ a line on a host that the network reaches, like ssh: agent [OPTION ...] ADDRESS 
 cut, every process of the second host is killed, or the last rank in STATUS (the file after --status) is killed. With
 `mend`, the cable is cut until the run has restarted and trained a step, and then it is whole again; prints whether that
 step came within 20 seconds.
+ESPALIER_SECOND_HOST is a command that changes the second host before a line runs there: mounts are its own.
 Prints the command's output and, after such a fault, whether the command needed more than 5 seconds to end. Always
 prints the processes left on each host and on the third machine, and `exit CODE`. A command that has not ended after
 120 seconds, or ESPALIER_TWO_HOSTS_SECONDS, counts as hanging."""
@@ -15,6 +16,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shlex
 import signal
 import subprocess
 import sys
@@ -67,7 +69,8 @@ with tempfile.TemporaryDirectory() as folder:
     agent.write_text('#!/bin/sh\nwhile :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n'
                      f'{sys.executable} {reach} $1 || {{ echo "no route to $1" >&2; exit 255; }}\n'
                      f'host=$1; shift\ncase $host in\n{cases}*) echo "no host $host" >&2; exit 255;;\nesac\n'
-                     'exec ip netns exec $name unshare --uts sh -c "hostname $name; $*"\n')
+                     f'case $name in {second}) setup={shlex.quote(os.environ.get("ESPALIER_SECOND_HOST", "true"))};; esac\n'
+                     'exec ip netns exec $name unshare --uts --mount sh -c "hostname $name; ${setup:-true} && $*"\n')
     agent.chmod(0o755)
     known = {"first": addresses[0], "second": addresses[1], "agent": str(agent)}
     for name in known:

@@ -289,8 +289,10 @@ bool ElasticRun::isFailure(int status) {
   }
   if (WEXITSTATUS(status) != Failed)
     return false;
-  if (fs::exists(report))
-    return true;
+  if (fs::exists(report)) {
+    nlohmann::json json = nlohmann::json::parse(contentOf(report), nullptr, /*allow_exceptions=*/false);
+    return !json.is_object() || !json.value("final", false);
+  }
   cause = "hosts do not answer";
   return job.answering &&
          job.answering(members.hosts(/*areLost=*/false)).size() < members.hosts(/*areLost=*/false).size();

@@ -99,6 +99,50 @@ TEST_F(Disk, ReportsAFailedBackgroundSaveAndRetries) {
   }
 }
 
+/// Returns the error of a run of 40 steps that must fail.
+std::string failureOf(const RunOptions &run) {
+  testing::internal::CaptureStderr();
+  std::string text;
+  try {
+    runPlan(Program(samplePlan({})), run);
+  } catch (const RankFailure &failure) {
+    text = failure.what();
+  }
+  testing::internal::GetCapturedStderr();
+  return text;
+}
+
+// A good save between failed ones starts the count again. The run ends with its last good checkpoint.
+TEST_F(Disk, FailedSavesInARowEndTheRun) {
+  for (SaveMode mode : {SaveMode::sync, SaveMode::background}) {
+    fs::remove_all(folder / "c");
+    auto steps = std::make_shared<int>(0);
+    RunOptions run = options(40, /*resume=*/false, /*saveEvery=*/4);
+    run.checkpoint = folder / "c";
+    run.save = mode;
+    run.keep = 1;
+    run.maxUnsaved = 2;
+    run.keepParameters = false;
+    run.inspect = [this, steps](const Executor &) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20 * slowdown)); // a save takes less than four steps
+      ++*steps;
+      if (*steps == 6 || *steps == 14)
+        fill(4096);
+      if (*steps == 10)
+        fs::remove(folder / "filler");
+    };
+    EXPECT_THAT(failureOf(run), HasSubstr("the checkpoint of step 20 is not written: "));
+    EXPECT_EQ(checkpointNames(folder / "c"), std::vector<std::string>{"step-00000012"});
+    *steps = 0;
+    fs::remove(folder / "filler");
+    EXPECT_THAT(failureOf(run), HasSubstr("; the last good one is " + (folder / "c/step-00000012").string() +
+                                          "; 2 saves failed since, and --max-unsaved 2 ends the run"));
+    EXPECT_GE(*steps, 20);
+    EXPECT_LE(*steps, 24);
+    fs::remove(folder / "filler");
+  }
+}
+
 TEST_F(Disk, AFailedLastSaveFailsTheRun) {
   RunOptions run = withFullDisk(options(4, /*resume=*/false, /*saveEvery=*/2), [this] { fill(4096); }, 3, [] {}, 0);
   testing::internal::CaptureStderr();

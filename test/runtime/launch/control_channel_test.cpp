@@ -209,7 +209,8 @@ TEST_F(ChannelTest, RejectsOtherPlansVersionsAndRanks) {
   Member newer = member({2}, "third");
   newer.version = "2";
   auto version = join(newer);
-  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("third runs Espalier 2, the first host runs 1"));
+  EXPECT_THAT(await(ControlEvent::Refused).text,
+              HasSubstr("third runs espalier 2, the first host, first, runs 1; install the same build on every host"));
   reason(version);
   seen.clear();
   auto twice = join(member({1}, "fourth"));

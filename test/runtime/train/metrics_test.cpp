@@ -93,6 +93,22 @@ TEST_F(MetricsLines, AppendsToTheKeptLines) {
   EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
 }
 
+// A run that ends before its first step keeps the file of the run before.
+TEST_F(MetricsLines, TheFirstLineReplacesTheFile) {
+  std::ofstream(file, std::ios::binary) << "{\"step\":7}\n";
+  RunOptions options;
+  options.metrics = file;
+  {
+    Metrics metrics(options);
+  }
+  EXPECT_EQ(content(), "{\"step\":7}\n");
+  LineFile lines;
+  lines.open(file, /*isContinued=*/false);
+  lines.add("{\"step\":1}");
+  lines.add("{\"step\":2}");
+  EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
 // A checkpoint of step 2 that was found complete after step 3 belongs to step 3 in the order of the lines.
 TEST_F(MetricsLines, CheckpointsBelongToTheStepThatFoundThem) {
   SaveRecord save{.step = 2, .afterStep = 3, .name = "step-00000002", .bytes = 8000000};
