@@ -5,10 +5,14 @@
 #include "runtime/host_name.h"
 #include "runtime/launch/topology.h"
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <iostream>
+#include <set>
+#include <sys/stat.h>
 
 namespace espalier {
 namespace {
@@ -29,6 +33,18 @@ LaunchOptions launchOptions(const CommWords &words) {
   return options;
 }
 
+constexpr const char *makeToken = "head -c 32 /dev/urandom | base64";
+
+/// Throws PlanError if users other than the owner may read or change the file. Pipes and devices have no such users.
+void requirePrivate(const std::string &file) {
+  struct stat status = {};
+  constexpr mode_t others = S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH;
+  if (::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & others) != 0)
+    throw rt::PlanError(fmt::format("--token-file {}: other users may read or change it (mode {:o}); give it to its "
+                                    "owner alone: chmod 600 {}",
+                                    file, status.st_mode & 0777, file));
+}
+
 /// Returns the first line of --token-file ("-": standard input), else ESPALIER_TOKEN, else an empty string.
 std::string readToken(const std::string &file) {
   if (file.empty()) {
@@ -39,14 +55,34 @@ std::string readToken(const std::string &file) {
   if (file == "-") {
     std::getline(std::cin, token);
   } else {
+    requirePrivate(file);
     std::ifstream stream(file);
     std::getline(stream, token);
   }
   if (token.empty())
     throw rt::PlanError(fmt::format("--token-file {}: its first line is empty or cannot be read; write a secret that "
-                                    "all hosts of the run know",
-                                    file));
+                                    "all hosts of the run know: (umask 077; {} > FILE)",
+                                    file, makeToken));
   return token;
+}
+
+/// Throws PlanError if a token can be guessed. A random token of this length and alphabet has at least 128 bits; few
+/// different characters show that it is not random.
+void requireStrong(const std::string &token, const CommWords &words) {
+  constexpr double wanted = 128;
+  constexpr size_t fewest = 8;
+  bool isHex = std::ranges::all_of(token, [](unsigned char c) { return std::isxdigit(c); });
+  double bits = (isHex ? 4.0 : 6.0) * static_cast<double>(token.size());
+  if (bits >= wanted && std::set<char>(token.begin(), token.end()).size() >= fewest)
+    return;
+  std::string origin = words.tokenFile.empty() ? "ESPALIER_TOKEN" : "--token-file " + words.tokenFile;
+  std::string command = words.tokenFile.empty() || words.tokenFile == "-"
+                            ? fmt::format("export ESPALIER_TOKEN=$({})", makeToken)
+                            : fmt::format("(umask 077; {} > {})", makeToken, words.tokenFile);
+  throw rt::PlanError(fmt::format("{}: the token can be guessed: {} characters, of which {} differ, are less than the "
+                                  "{:.0f} random bits that are needed; make one and give it to all hosts: {}",
+                                  origin, token.size(), std::set<char>(token.begin(), token.end()).size(), wanted,
+                                  command));
 }
 
 /// Returns the communicator of CPU ranks. `wish` is local, shm, mpi or empty.
@@ -125,6 +161,8 @@ void chooseRendezvous(const CommWords &words, rt::RunOptions &options) {
     options.comm = topology.hostRendezvous.empty() ? rt::Comm::local : rt::Comm::shm;
   else // without a secret, only CPU plans of several hosts can meet
     options.comm = options.token.empty() && isSlurm ? rt::Comm::mpi : rt::Comm::hosts;
+  if (options.comm == rt::Comm::hosts && !options.token.empty())
+    requireStrong(options.token, words);
   options.topology = std::move(topology);
 }
 

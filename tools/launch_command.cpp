@@ -95,8 +95,8 @@ std::string lineOf(const std::vector<std::string> &command) {
 }
 
 std::string sshOf(const LaunchWords &words) {
-  // The keep-alive options end the wait for a host that does not answer.
-  return words.ssh.empty() ? fmt::format("ssh {} -o ServerAliveInterval=1 -o ServerAliveCountMax=3", connectOptions)
+  // The keep-alive options end the wait for a host that does not answer. An address behind `--` is no option.
+  return words.ssh.empty() ? fmt::format("ssh {} -o ServerAliveInterval=1 -o ServerAliveCountMax=3 --", connectOptions)
                            : words.ssh;
 }
 

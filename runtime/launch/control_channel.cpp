@@ -20,10 +20,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-/// The time within which a connection must authenticate before it is closed, and the limit of unauthenticated
-/// connections.
-constexpr Milliseconds introductionTime{10000};
-constexpr size_t mostStrangers = 64;
+/// The time within which a connection must prove that it knows the token, and the limits of connections that have not:
+/// in all, and accepted per poll. Members do not count, so strangers take no place from them.
+constexpr Milliseconds introductionTime{2000};
+constexpr size_t mostStrangers = 256, mostAccepted = 64;
 /// The bytes read per connection and poll, and the limit of unsent bytes for a member that does not read.
 constexpr size_t readAtOnce = 1 << 20, mostUnsent = 16 << 20;
 constexpr int mostRanks = 1 << 20;
@@ -115,7 +115,9 @@ struct Connection {
   FrameOpener opener;
   std::optional<FrameSealer> sealer; ///< set once the session key is known
   std::string unsent;
-  std::string error; ///< why the connection has ended; empty while it is open
+  std::string error;      ///< why the connection has ended; empty while it is open
+  bool isClosed = false;  ///< the peer has closed the connection, or the network has
+  bool isForeign = false; ///< the peer does not know the token
 
   /// Returns the events to poll for: readable always, writable if bytes are unsent.
   pollfd handle() const { return {socket.number(), static_cast<short>(POLLIN | (unsent.empty() ? 0 : POLLOUT)), 0}; }
@@ -135,19 +137,26 @@ struct Connection {
   }
 
   /// Returns the complete messages that have arrived. A protocol error ends the connection.
-  std::vector<Message> receive() {
+  std::vector<Message> receive(size_t mostBytes = readAtOnce) {
     std::vector<Message> messages;
+    while (std::optional<Message> message = take(messages.empty() ? mostBytes : 0))
+      messages.push_back(std::move(*message));
+    return messages;
+  }
+
+  /// Reads at most `mostBytes` bytes and returns the next complete message, if there is one.
+  std::optional<Message> take(size_t mostBytes) {
     std::string bytes;
-    bool isOpen = socket.read(bytes, readAtOnce, error);
+    isClosed |= mostBytes > 0 && !socket.read(bytes, mostBytes, error);
     try {
       opener.feed(bytes);
-      while (std::optional<Message> message = opener.next())
-        messages.push_back(std::move(*message));
+      return opener.next();
     } catch (const FrameError &wrong) {
       error = wrong.what();
+      isClosed = false;
+      isForeign = dynamic_cast<const ForeignFrame *>(&wrong) != nullptr;
     }
-    (void)isOpen;
-    return messages;
+    return std::nullopt;
   }
 };
 
@@ -169,11 +178,28 @@ struct ControlServer::State {
   std::map<int, Peer> peers;
   int next = 0;
 
+  /// Closes the oldest unproved connection of the address with the most of them, so that a host whose connections fill
+  /// the limit displaces its own. A launcher that is displaced tries again.
+  void displaceStranger() {
+    auto hostOf = [](const Peer &peer) {
+      return peer.connection.address.substr(0, peer.connection.address.rfind(':'));
+    };
+    std::map<std::string, std::vector<int>> strangers; // by host, the oldest first
+    for (const auto &[number, peer] : peers)
+      if (!peer.member)
+        strangers[hostOf(peer)].push_back(number);
+    auto most = std::ranges::max_element(strangers, {}, [](const auto &entry) { return entry.second.size(); });
+    peers.erase(most->second.front());
+  }
+
   void accept() {
-    while (auto connection = acceptFrom(listener)) {
+    for (size_t accepted = 0; accepted < mostAccepted; ++accepted) {
+      auto connection = acceptFrom(listener);
+      if (!connection)
+        return;
       size_t strangers = std::ranges::count_if(peers, [](auto &entry) { return !entry.second.member; });
       if (strangers >= mostStrangers)
-        continue; // the connection closes at the end of its scope
+        displaceStranger();
       Digest nonce = makeNonce();
       Peer peer{{std::move(connection->first), connection->second,
                  FrameOpener(joinKey(token, nonce), Direction::ToServer), std::nullopt, "", ""},
@@ -181,8 +207,7 @@ struct ControlServer::State {
                 Clock::now(),
                 std::nullopt,
                 {}};
-      peer.connection.unsent =
-          FrameSealer(helloKey(token), Direction::ToClient).seal({MessageKind::Hello, textOf(nonce)});
+      peer.connection.unsent = FrameSealer(publicKey(), Direction::ToClient).seal({MessageKind::Hello, textOf(nonce)});
       peer.connection.flush();
       peers.emplace(next++, std::move(peer));
     }
@@ -235,7 +260,7 @@ struct ControlServer::State {
   }
 
   void turn(int number, Peer &peer, std::vector<ControlEvent> &events) {
-    for (Message &message : peer.connection.receive()) {
+    for (Message &message : peer.connection.receive(peer.member ? readAtOnce : mostUnprovedBytes)) {
       try {
         if (peer.member)
           events.push_back({ControlEvent::Received, number, std::move(message), *peer.member, ""});
@@ -245,6 +270,10 @@ struct ControlServer::State {
         peer.connection.error = wrong.what();
         return;
       }
+    }
+    if (!peer.member && peer.connection.isForeign) {
+      std::string ignored, bytes = FrameSealer(publicKey(), Direction::ToClient).seal({MessageKind::Refusal, ""});
+      (void)peer.connection.socket.write(bytes, ignored);
     }
     if (!peer.member && Clock::now() - peer.since > introductionTime && peer.connection.error.empty())
       peer.connection.error = "does not say who it is";
@@ -336,62 +365,79 @@ std::optional<Message> await(Connection &connection, Clock::time_point end) {
     pollfd handle = connection.handle();
     ::poll(&handle, 1, static_cast<int>(left));
     connection.flush();
-    std::string bytes;
-    bool isOpen = connection.socket.read(bytes, readAtOnce, connection.error);
-    try {
-      connection.opener.feed(bytes);
-      if (std::optional<Message> message = connection.opener.next()) {
-        if (!isOpen && message->kind == MessageKind::Refusal)
-          connection.error.clear(); // the refusal was sent before the peer closed the connection
-        return message;
-      }
-    } catch (const FrameError &wrong) {
-      connection.error = wrong.what();
+    if (std::optional<Message> message = connection.take(readAtOnce)) {
+      if (connection.isClosed && message->kind == MessageKind::Refusal)
+        connection.error.clear(); // the refusal was sent before the peer closed the connection
+      return message;
     }
   }
-  if (connection.error.empty())
+  if (connection.error.empty()) {
     connection.error = "says nothing";
+    connection.isClosed = true;
+  }
   return std::nullopt;
 }
 
-} // namespace
-
-ControlClient::ControlClient(const Endpoint &endpoint, std::string token, const Member &own, Milliseconds timeout)
-    : state(std::make_unique<State>(State{{{},
-                                           fmt::format("{}:{}", endpoint.host, endpoint.port),
-                                           FrameOpener(helloKey(token), Direction::ToClient),
-                                           std::nullopt,
-                                           "",
-                                           ""}})) {
-  if (token.empty())
-    throw ChannelError("launchers need a token that all of them know: ESPALIER_TOKEN or --token-file");
-  constexpr Milliseconds again{100};
-  Clock::time_point end = Clock::now() + timeout;
-  Connection &connection = state->connection;
-  while (!(connection.socket = connectTo(endpoint, static_cast<int>(again.count()) * 10)).isOpen()) {
-    if (Clock::now() >= end)
-      throw ChannelError(fmt::format("nobody listens at {} after {:.0f} s: does the first host run, and may this one "
-                                     "reach it?",
-                                     connection.address, timeout.count() / 1000.0));
-    std::this_thread::sleep_for(again);
-  }
-  auto ask = [&](MessageKind wanted) {
+/// Returns a connection that has joined, or one that the server has turned away without a reason, as a server does that
+/// has too many connections. Throws ChannelError if the server gives a reason, or is none.
+Connection joinOnce(Socket socket, const std::string &address, const std::string &token, const Member &own,
+                    Clock::time_point end) {
+  Connection connection{std::move(socket), address, FrameOpener(publicKey(), Direction::ToClient),
+                        std::nullopt,      "",      ""};
+  auto ask = [&](MessageKind wanted) -> std::optional<Message> {
     std::optional<Message> message = await(connection, end);
     if (message && message->kind == MessageKind::Refusal)
-      throw ChannelError(fmt::format("refused by {}: {}", connection.address, message->payload));
+      throw ChannelError(fmt::format("refused by {}: {}", address, message->payload));
+    if (!message && connection.isClosed)
+      return std::nullopt;
     if (!message || message->kind != wanted)
-      throw ChannelError(fmt::format("{} {}: is it the first host of this run, with the same token?",
-                                     connection.address, message ? "answers something else" : connection.error));
-    return *message;
+      throw ChannelError(fmt::format("{} {}: is it the first host of this run, with the same token?", address,
+                                     message ? "answers something else" : connection.error));
+    return message;
   };
-  Digest serverNonce = digestOf(ask(MessageKind::Hello).payload), clientNonce = makeNonce();
+  std::optional<Message> hello = ask(MessageKind::Hello);
+  if (!hello)
+    return connection;
+  Digest serverNonce = digestOf(hello->payload), clientNonce = makeNonce();
   connection.unsent += FrameSealer(joinKey(token, serverNonce), Direction::ToServer)
                            .seal({MessageKind::Join, textOf(clientNonce) + jsonOf(own).dump()});
   Digest session = sessionKey(token, serverNonce, clientNonce);
   connection.opener.changeKey(session);
   connection.sealer.emplace(session, Direction::ToServer);
   connection.flush();
-  ask(MessageKind::Hello);
+  if (ask(MessageKind::Hello)) {
+    connection.error.clear(); // later messages and the end may have arrived with this one
+    connection.isClosed = false;
+  }
+  return connection;
+}
+
+} // namespace
+
+ControlClient::ControlClient(const Endpoint &endpoint, std::string token, const Member &own, Milliseconds timeout) {
+  if (token.empty())
+    throw ChannelError("launchers need a token that all of them know: ESPALIER_TOKEN or --token-file");
+  constexpr Milliseconds again{100}, longestTry{10000};
+  std::string address = fmt::format("{}:{}", endpoint.host, endpoint.port), last;
+  for (Clock::time_point end = Clock::now() + timeout;; std::this_thread::sleep_for(again)) {
+    if (Socket socket = connectTo(endpoint, static_cast<int>(again.count()) * 10); socket.isOpen()) {
+      Connection connection =
+          joinOnce(std::move(socket), address, token, own, std::min(end, Clock::now() + longestTry));
+      if (connection.error.empty()) {
+        state = std::make_unique<State>(State{std::move(connection)});
+        return;
+      }
+      last = connection.error;
+    }
+    if (Clock::now() < end)
+      continue;
+    if (last.empty())
+      throw ChannelError(fmt::format("nobody listens at {} after {:.0f} s: does the first host run, and may this one "
+                                     "reach it?",
+                                     address, timeout.count() / 1000.0));
+    throw ChannelError(fmt::format("{} {}, also after {:.0f} s: is it the first host of this run, with the same token?",
+                                   address, last, timeout.count() / 1000.0));
+  }
 }
 
 ControlClient::~ControlClient() = default;

@@ -64,17 +64,21 @@ std::optional<Message> FrameOpener::next() {
   if (buffer.size() < frameHeaderBytes)
     return std::nullopt;
   size_t length = numberAt<uint32_t>(buffer, 8);
-  if (length > mostPayloadBytes)
-    throw FrameError(fmt::format("announces a message of {} bytes; {} at most", length, mostPayloadBytes));
+  if (length > mostBytes)
+    throw FrameError(fmt::format("announces a message of {} bytes; {} at most", length, mostBytes));
   size_t signedBytes = frameHeaderBytes + length;
   Digest signature;
   if (buffer.size() < signedBytes + signature.size())
     return std::nullopt;
   std::memcpy(signature.data(), buffer.data() + signedBytes, signature.size());
   std::string_view frame = std::string_view(buffer).substr(0, signedBytes);
-  if (!isEqualDigest(signature, sign(key, direction, frame)))
-    throw FrameError("signs with another token, or repeats what another connection said");
   uint16_t kind = numberAt<uint16_t>(buffer, 4);
+  if (!isEqualDigest(signature, sign(key, direction, frame))) {
+    bool isRefusal = kind == static_cast<uint16_t>(MessageKind::Refusal);
+    if (isRefusal && isEqualDigest(signature, sign(publicKey(), direction, frame)))
+      throw ForeignFrame("has another token");
+    throw ForeignFrame("signs with another token, or repeats what another connection said");
+  }
   uint64_t found = numberAt<uint64_t>(buffer, 12);
   if (found != sequence)
     throw FrameError(fmt::format("sends message {} where {} was wanted", found, sequence));
@@ -86,14 +90,14 @@ std::optional<Message> FrameOpener::next() {
   return message;
 }
 
-Digest helloKey(std::string_view token) { return deriveKey(token, "espalier control 1: hello", {}); }
+Digest publicKey() { return deriveKey("", "espalier control 2: public", {}); }
 
 Digest joinKey(std::string_view token, const Digest &serverNonce) {
-  return deriveKey(token, "espalier control 1: join", {serverNonce});
+  return deriveKey(token, "espalier control 2: join", {serverNonce});
 }
 
 Digest sessionKey(std::string_view token, const Digest &serverNonce, const Digest &clientNonce) {
-  return deriveKey(token, "espalier control 1: session", {serverNonce, clientNonce});
+  return deriveKey(token, "espalier control 2: session", {serverNonce, clientNonce});
 }
 
 Digest makeNonce() {

@@ -19,6 +19,12 @@ public:
   using std::runtime_error::runtime_error;
 };
 
+/// A frame whose sender does not know the token.
+class ForeignFrame : public FrameError {
+public:
+  using FrameError::FrameError;
+};
+
 /// The kinds of messages on the control channel.
 enum class MessageKind : uint16_t {
   Hello,        ///< server: its nonce
@@ -44,7 +50,8 @@ struct Message {
   bool operator==(const Message &) const = default;
 };
 
-constexpr size_t frameHeaderBytes = 20, mostPayloadBytes = 4 << 20;
+/// The largest payload of a message, and of one whose sender has not proved yet that it knows the token.
+constexpr size_t frameHeaderBytes = 20, mostPayloadBytes = 4 << 20, mostUnprovedBytes = 1 << 16;
 
 /// The sender. Both ends have the same key, so the signature covers the direction.
 enum class Direction : uint8_t { ToServer, ToClient };
@@ -66,25 +73,28 @@ private:
 /// Splits received bytes into frames and verifies them.
 class FrameOpener {
 public:
-  /// Expects sequence number 0 first.
+  /// Expects sequence number 0 first, and payloads of at most mostUnprovedBytes bytes until the key changes.
   FrameOpener(Digest key, Direction direction) : key(key), direction(direction) {}
   /// Adds received bytes. The buffer holds at most one incomplete frame and the bytes that arrived with it.
   void feed(std::string_view bytes) { buffer += bytes; }
-  /// Returns the next complete message, or nothing. Throws FrameError for malformed or oversized frames, a wrong key,
-  /// or a wrong sequence number.
+  /// Returns the next complete message, or nothing. Throws FrameError for malformed or oversized frames, or a
+  /// wrong sequence number, and ForeignFrame for a wrong key or a refusal with the public key.
   std::optional<Message> next();
-  /// Sets the key of all later frames and restarts their sequence at 0.
-  void changeKey(Digest next) { key = next, sequence = 0; }
+  /// Sets the key of all later frames, restarts their sequence at 0, and allows payloads of mostPayloadBytes bytes.
+  void changeKey(Digest next) { key = next, sequence = 0, mostBytes = mostPayloadBytes; }
 
 private:
   Digest key;
   Direction direction;
   uint64_t sequence = 0;
+  size_t mostBytes = mostUnprovedBytes;
   std::string buffer;
 };
 
-/// The keys of a connection: for the server's first message, for the client's answer, and for all later messages.
-Digest helloKey(std::string_view token);
+/// Returns the key of messages that prove nothing: the server's nonce, and its refusal of a peer without the token.
+/// Everybody knows it, so a stranger who connects learns nothing about the token.
+Digest publicKey();
+/// The keys of a connection: for the client's answer to the server's nonce, and for all later messages.
 Digest joinKey(std::string_view token, const Digest &serverNonce);
 Digest sessionKey(std::string_view token, const Digest &serverNonce, const Digest &clientNonce);
 

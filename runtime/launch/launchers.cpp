@@ -226,7 +226,10 @@ void Launchers::miss(int number, const Member &member, const std::string &how) {
 /// only cause a warning.
 void Launchers::refuse(const ControlEvent &event) {
   if (event.member.ranks.empty() || isRosterSent) {
-    fmt::print(stderr, "espalier: warning: not let into this run: {}\n", event.text);
+    constexpr int mostTold = 8;
+    if (strangers++ < mostTold)
+      fmt::print(stderr, "espalier: warning: not let into this run: {}{}\n", event.text,
+                 strangers == mostTold ? "; further ones are not named" : "");
     return;
   }
   Failure failure;

@@ -119,6 +119,7 @@ private:
   FirstFailure first;
   bool isDecisionSent = false;      ///< the decision was sent to all
   std::map<int, std::string> waits; ///< the awaited transfer, by rank
+  int strangers = 0;                ///< connections that were not let in
   bool isSettled = false;
   int settlingPolls = 0;
   std::optional<RankFailure> last; ///< the report, equal for all launchers

@@ -41,8 +41,11 @@ std::string readText(const std::filesystem::path &file) {
   return std::move(text).str();
 }
 
-/// Returns why nobody can have an address, such as the "10.*.*.*" of published tables; empty if it may be one.
+/// Returns why nobody can have an address, such as the "10.*.*.*" of published tables; empty if it may be one. An
+/// address that begins with "-" could give ssh an option that runs a command on this machine.
 std::string whyNoAddress(const std::string &address) {
+  if (address.starts_with('-'))
+    return fmt::format("is \"{}\", which ssh and mpirun take for an option; write the address of a host", address);
   constexpr std::string_view others = ".-_:%[]"; // of host names and of IPv6
   auto isOfAddress = [&](unsigned char c) { return std::isalnum(c) || others.find(c) != std::string_view::npos; };
   return std::ranges::all_of(address, isOfAddress)

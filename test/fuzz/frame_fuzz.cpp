@@ -7,7 +7,7 @@ using namespace espalier::rt::launch;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char *>(data), size);
-  Digest key = helloKey("token");
+  Digest key = joinKey("token", Digest{});
   FrameOpener opener(key, Direction::ToServer);
   try {
     for (size_t at = 0; at < bytes.size(); at += 7) {

@@ -2,10 +2,14 @@
 #include "runtime/launch/control_channel.h"
 
 #include "runtime/launch/socket.h"
+#include "test/sanitizer.h"
 
+#include <atomic>
+#include <deque>
 #include <functional>
 #include <future>
 #include <gmock/gmock.h>
+#include <thread>
 
 namespace espalier::rt::launch {
 namespace {
@@ -37,7 +41,7 @@ TEST(HmacTest, MatchesTheStandard) {
 
 class FrameTest : public testing::Test {
 protected:
-  Digest key = helloKey("token");
+  Digest key = joinKey("token", Digest{});
   FrameSealer sealer{key, Direction::ToServer};
   FrameOpener opener{key, Direction::ToServer};
 
@@ -78,7 +82,7 @@ TEST_F(FrameTest, AnyChangedByteIsRefused) {
 
 TEST_F(FrameTest, RejectsAnotherSideKeyOrSequenceNumber) {
   std::string frame = sealer.seal({MessageKind::Stop, ""});
-  FrameOpener otherSide(key, Direction::ToClient), otherKey(helloKey("other"), Direction::ToServer);
+  FrameOpener otherSide(key, Direction::ToClient), otherKey(joinKey("other", Digest{}), Direction::ToServer);
   EXPECT_THAT(refusal(otherSide, frame), HasSubstr("another token"));
   EXPECT_THAT(refusal(otherKey, frame), HasSubstr("another token"));
   EXPECT_EQ(refusal(opener, frame), "");
@@ -92,6 +96,33 @@ TEST_F(FrameTest, BoundsLengths) {
   frame[11] = '\x7f';
   EXPECT_THAT(refusal(opener, frame), HasSubstr("announces a message of"));
   EXPECT_THROW(sealer.seal({MessageKind::Blob, std::string(mostPayloadBytes + 1, 'x')}), FrameError);
+  // Before a peer has proved that it knows the token, less is read.
+  FrameSealer large(key, Direction::ToServer);
+  FrameOpener unproved(key, Direction::ToServer), proved(key, Direction::ToServer);
+  std::string bytes = large.seal({MessageKind::Blob, std::string(mostUnprovedBytes + 1, 'x')});
+  EXPECT_THAT(refusal(unproved, bytes.substr(0, frameHeaderBytes)), HasSubstr("announces a message of"));
+  proved.changeKey(key);
+  EXPECT_EQ(refusal(proved, bytes), "");
+}
+
+// The first message of a server is the same for all tokens but for its nonce, so it gives nothing to guess a token by.
+TEST_F(FrameTest, AStrangerLearnsNothingOfTheToken) {
+  for (const char *token : {"one", "two"}) {
+    ControlServer server({"127.0.0.1", 0}, token, {"hash", "1", {0}, "first"}, 2);
+    Socket stranger = connectTo({"127.0.0.1", server.port()}, 1000);
+    std::string bytes, error;
+    for (int turn = 0; turn < 100 && bytes.empty(); ++turn) {
+      server.poll(Milliseconds(20));
+      stranger.read(bytes, 4096, error);
+    }
+    FrameOpener open(publicKey(), Direction::ToClient);
+    open.feed(bytes);
+    std::optional<Message> message = open.next();
+    ASSERT_TRUE(message);
+    EXPECT_EQ(message->kind, MessageKind::Hello);
+    EXPECT_EQ(message->payload.size(), sizeof(Digest));
+    EXPECT_EQ(bytes.size(), frameHeaderBytes + 2 * sizeof(Digest));
+  }
 }
 
 TEST(EndpointTest, IsHostAndPort) {
@@ -194,10 +225,8 @@ TEST_F(ChannelTest, ReadsMessagesBehindTheJoinReply) {
 
 TEST_F(ChannelTest, AnotherTokenIsRefusedOnBothSides) {
   auto joining = join(member({2, 3}, "second"), "other");
-  while (joining.wait_for(Milliseconds(0)) != std::future_status::ready)
-    server.poll(Milliseconds(20));
-  // The server signs its greeting. A client with another token therefore detects the mismatch at once.
-  EXPECT_THAT(reason(joining), HasSubstr("signs with another token"));
+  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("signs with another token"));
+  EXPECT_THAT(reason(joining), HasSubstr("has another token: is it the first host of this run, with the same token?"));
   EXPECT_FALSE(server.isComplete());
 }
 
@@ -260,6 +289,67 @@ TEST_F(ChannelTest, RejectsStrangersAndReplays) {
   Socket replay = connectTo(endpoint, 1000);
   replay.write(recorded, error);
   EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("repeats what another connection said"));
+}
+
+// Silent connections have places of their own. They are closed after two seconds, and before that if there are many.
+TEST_F(ChannelTest, SilentConnectionsDoNotEndAStart) {
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<Socket> silent;
+  for (int i = 0; i < 300; ++i) {
+    silent.push_back(connectTo(endpoint, 1000));
+    ASSERT_TRUE(silent.back().isOpen());
+    if (i % 32 == 0)
+      server.poll(Milliseconds(0));
+  }
+  auto joining = join(member({2, 3}, "second"));
+  await(ControlEvent::Joined);
+  EXPECT_EQ(reason(joining), "");
+  EXPECT_TRUE(server.isComplete());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(2000) * slowdown);
+  EXPECT_THAT(await(ControlEvent::Refused).text, HasSubstr("does not say who it is"));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, Milliseconds(1900));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, Milliseconds(4000) * slowdown);
+}
+
+// A stranger that connects all the time displaces its own connections, and launchers try again.
+TEST_F(ChannelTest, AFloodOfConnectionsDoesNotEndAStart) {
+  std::atomic<bool> isOver = false;
+  std::jthread flood([&] {
+    for (std::deque<Socket> held; !isOver; held.push_back(connectTo(endpoint, 100)))
+      if (held.size() > 400)
+        held.pop_front();
+  });
+  for (int turn = 0; turn < 20; ++turn)
+    server.poll(Milliseconds(10));
+  auto joining = join(member({2, 3}, "second"));
+  await(ControlEvent::Joined);
+  isOver = true;
+  EXPECT_EQ(reason(joining), "");
+}
+
+// What listens at first closes every connection, as a first host does that has too many.
+TEST_F(ChannelTest, ALauncherThatIsTurnedAwayTriesAgain) {
+  std::optional<Socket> busy = listenAt({"127.0.0.1", 0});
+  endpoint.port = portOf(*busy);
+  auto joining = join(member({2, 3}, "second"));
+  for (int away = 0; away < 3;)
+    away += acceptFrom(*busy).has_value();
+  busy.reset();
+  ControlServer first(endpoint, "token", member({0, 1}, "first"), 4);
+  while (!first.isComplete())
+    first.poll(Milliseconds(20));
+  EXPECT_EQ(reason(joining), "");
+}
+
+TEST_F(ChannelTest, GivesUpIfItIsAlwaysTurnedAway) {
+  Socket busy = listenAt({"127.0.0.1", 0});
+  endpoint.port = portOf(busy);
+  auto joining = std::async(std::launch::async, [this] {
+    return std::make_unique<ControlClient>(endpoint, "token", member({2}, "second"), Milliseconds(500));
+  });
+  while (joining.wait_for(Milliseconds(10)) != std::future_status::ready)
+    acceptFrom(busy);
+  EXPECT_THAT(reason(joining), HasSubstr(", also after 0 s: is it the first host of this run"));
 }
 
 TEST_F(ChannelTest, ReportsAnAddressWithoutListener) {

@@ -98,6 +98,8 @@ TEST_F(RankTableTest, ReportsEachErrorWithItsLocation) {
               HasSubstr("server_list[0].server_id: is \"10.*.*.*\", a placeholder; write the address in its place"));
   EXPECT_THAT(faultsAfter([](Json &json) { device(json, 0, 1)["device_ip"] = "192.1.<N>.6"; }),
               HasSubstr("server_list[0].device[1].device_ip: is \"192.1.<N>.6\", a placeholder"));
+  EXPECT_THAT(faultsAfter([](Json &json) { json["server_list"][0]["server_id"] = "-oProxyCommand"; }),
+              HasSubstr("server_list[0].server_id: is \"-oProxyCommand\", which ssh and mpirun take for an option"));
   EXPECT_EQ(faultsAfter([](Json &json) { json["server_list"][0]["server_id"] = "[fe80::1%eth0]"; }), "");
   EXPECT_THAT(faults("[1, 2"), HasSubstr("is no JSON object"));
 }
