@@ -108,12 +108,18 @@ rt::pb::Plan readTrainingPlan(const RunWords &words) {
 /// Sets the number of steps and describes it: "100 steps (--steps)".
 std::string chooseSteps(RunWords &words, const rt::pb::Settings &settings) {
   int64_t planned = settings.learning_rate().total_steps();
-  const char *origin = "the default; --steps N or lr_schedule.total_steps gives more";
+  const char *origin = "the default";
   if (words.steps.count() > 0) {
     origin = "--steps";
   } else if (planned > 0) {
     words.options.steps = planned;
     origin = "lr_schedule.total_steps";
+  } else {
+    fmt::print(
+        stderr,
+        "espalier: warning: {}: nothing gives the number of steps, so that this run makes {}; give --steps N, or "
+        "lr_schedule.total_steps in the run file\n",
+        words.plan, words.options.steps);
   }
   return fmt::format("{} ({})", rt::counted(words.options.steps, "step"), origin);
 }

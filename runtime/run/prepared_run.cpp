@@ -4,6 +4,7 @@
 #include "runtime/run/rank.h"
 #include "runtime/run/summary.h"
 #include "runtime/train/batch_ramp.h"
+#include "runtime/train/learning_rate.h"
 #include "runtime/train/machine_peak.h"
 
 #include <algorithm>
@@ -159,6 +160,8 @@ std::shared_ptr<const Dataset> openTrainingSamples(const pb::Plan &plan, const R
 }
 
 RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place) {
+  if (!isForEvaluation(program.plan().settings()))
+    requireLearning(program.plan().settings(), options.steps);
   FreeMemory free = freeMemory();
   if (!place.isMemoryChecked)
     requireMemory(program, threadsPerRank(options.threads, place.hostRanks), free, place.hostRanks);

@@ -30,7 +30,7 @@ struct RunData {
 };
 
 /// Opens the datasets of the run, and chooses how checkpoints are written. Throws MemoryError before any large
-/// allocation, PlanError or DataError.
+/// allocation, PlanError or DataError. A learning rate that is 0 at every step is a PlanError.
 RunData openData(const Program &program, const RunOptions &options, const ProcessPlace &place);
 
 /// The opened inputs and outputs of a run.

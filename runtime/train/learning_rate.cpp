@@ -55,4 +55,16 @@ double learningRate(const pb::LearningRate &schedule, double step, double runSte
   return end + (peak - end) * decayed(schedule, r);
 }
 
+void requireLearning(const pb::Settings &settings, int64_t runSteps) {
+  auto learns = [&](const pb::LearningRate &schedule) {
+    // A schedule rises in its first or second step, or never. A run may be shorter than its schedule.
+    bool hasSecond = std::max(runSteps, schedule.total_steps()) > 1;
+    auto steps = static_cast<double>(runSteps);
+    return learningRate(schedule, 0, steps) != 0 || (hasSecond && learningRate(schedule, 1, steps) != 0);
+  };
+  if (runSteps > 0 && !learns(settings.learning_rate()) && std::ranges::none_of(settings.rate_groups(), learns))
+    throw PlanError("the learning rate is 0 at every step of the run, because the warm-up is as long as the schedule; "
+                    "give more steps, or lr_schedule.warmup_lr_init above 0");
+}
+
 } // namespace espalier::rt

@@ -12,4 +12,8 @@ namespace espalier::rt {
 /// constant | linear | cosine | polynomial | inverse_sqrt | wsd. Throws PlanError for another kind.
 double learningRate(const pb::LearningRate &schedule, double updates, double runSteps);
 
+/// Throws PlanError if the learning rates of all parameters are 0 at every step of a schedule for a run of `runSteps`
+/// steps. An example is a warm-up over all steps of a run of one step.
+void requireLearning(const pb::Settings &settings, int64_t runSteps);
+
 } // namespace espalier::rt

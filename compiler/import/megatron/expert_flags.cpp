@@ -120,21 +120,24 @@ void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool s
                   "recomputes all of a layer");
   if (statesModel && hasBiasedRouter(given))
     writeBiasedRouter(given, yaml);
-  auto put = [&](const char *key, const std::optional<std::string> &value, const char *otherwise, const char *flag) {
+  auto textOf = [](const std::optional<int64_t> &number) {
+    return number ? std::optional(fmt::format("{}", *number)) : std::nullopt;
+  };
+  auto put = [&](const char *key, const std::optional<std::string> &value, const std::string &otherwise,
+                 const char *flag) {
     if (value || statesModel)
       yaml.put(section + key, value.value_or(otherwise), value ? flag : "");
   };
-  put("expert_num", given.number("--num-experts", section + "expert_num"), "1", "--num-experts");
-  put("num_experts_chosen", given.number("--moe-router-topk", section + "num_experts_chosen"), "2",
-      "--moe-router-topk");
+  std::optional<int64_t> experts = given.count("--num-experts", section + "expert_num"),
+                         chosen = given.count("--moe-router-topk", section + "num_experts_chosen");
+  put("expert_num", textOf(experts), "1", "--num-experts");
+  put("num_experts_chosen", textOf(chosen), "2", "--moe-router-topk");
   const char *capacityFlag = "--moe-expert-capacity-factor";
-  std::optional<std::string> capacity = given.number(capacityFlag, section + "capacity_factor");
-  if (!capacity && statesModel)
-    given.warning("--num-experts",
-                  fmt::format("without {} Megatron drops no token; here experts have as many slots as an even spread "
-                              "needs, capacity_factor 1, and drop what is beyond",
-                              capacityFlag));
-  put("capacity_factor", capacity, "1", capacityFlag);
+  bool isDropless =
+      given.isStated(capacityFlag) && given.value(capacityFlag, section + "capacity_factor")->front() == '-';
+  put("capacity_factor", isDropless ? std::nullopt : given.number(capacityFlag, section + "capacity_factor"),
+      droplessCapacity(static_cast<double>(experts.value_or(1)), static_cast<double>(chosen.value_or(2))),
+      capacityFlag);
   // The weights of sigmoids are normalized over the chosen experts either way.
   bool weighsBefore = given.isSet("--moe-router-pre-softmax", section + "norm_topk_prob") && !hasBiasedRouter(given);
   if (weighsBefore || statesModel)

@@ -186,15 +186,15 @@ bool GivenFlags::isSet(const std::string &flag, const std::string &effect) {
   return true;
 }
 
-std::optional<int64_t> GivenFlags::count(const std::string &flag, const std::string &effect) {
+std::optional<int64_t> GivenFlags::count(const std::string &flag, const std::string &effect, int64_t least) {
   std::optional<std::string> text = value(flag, effect);
   if (!text)
     return std::nullopt;
   int64_t number = 0;
   auto [end, code] = std::from_chars(text->data(), text->data() + text->size(), number);
-  if (code == std::errc() && end == text->data() + text->size() && number >= 1 && number <= 1000000000000)
+  if (code == std::errc() && end == text->data() + text->size() && number >= least && number <= 1000000000000)
     return number;
-  error(flag, fmt::format("{} must be a whole number of at least 1, got {}", flag, *text));
+  error(flag, fmt::format("{} must be a whole number of at least {}, got {}", flag, least, *text));
   return std::nullopt;
 }
 

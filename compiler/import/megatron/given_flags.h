@@ -31,6 +31,10 @@ public:
   /// Returns whether the flag is given and none of its values is known only to the shell.
   bool isKnown(const std::string &flag) const;
 
+  /// Returns whether the flag is given with exactly one value, which is known. A last flag that is followed by further
+  /// words does not count.
+  bool isStated(const std::string &flag) const { return isKnown(flag) && haveOneValue(flag, flag); }
+
   /// Returns whether a flag without a value is given.
   bool isSet(const std::string &flag, const std::string &effect);
 
@@ -44,8 +48,8 @@ public:
   /// same.
   bool haveOneValue(const std::string &one, const std::string &other) const;
 
-  /// Returns a flag's value as an integer of at least 1.
-  std::optional<int64_t> count(const std::string &flag, const std::string &effect);
+  /// Returns a flag's value as an integer of at least `least`.
+  std::optional<int64_t> count(const std::string &flag, const std::string &effect, int64_t least = 1);
 
   /// Returns a flag's value as a decimal number of at least 0, in its shortest form.
   std::optional<std::string> number(const std::string &flag, const std::string &effect);

@@ -20,6 +20,7 @@ public:
     putNumber("lr_schedule.learning_rate", "--lr");
     if (given.isGiven("--lr") || given.isGiven("--lr-decay-style"))
       writeSchedule();
+    writeSteps();
     writeType(hasBase);
     putNumber("optimizer.beta1", "--adam-beta1");
     putNumber("optimizer.beta2", "--adam-beta2");
@@ -104,6 +105,32 @@ private:
       given.error(flag, fmt::format("no mode '{}' here, there are duplicated, distributed", mode));
   }
 
+  /// Writes a number of steps that one flag gives in steps and another in samples. Samples are converted to steps of
+  /// the global batch. Returns the number, or nothing if neither flag has a known value.
+  std::optional<int64_t> putSteps(const std::string &key, const char *stepsFlag, const char *samplesFlag,
+                                  int64_t least = 1) {
+    std::optional<int64_t> steps = given.count(stepsFlag, key, least), samples = given.count(samplesFlag, key, least);
+    if (samples)
+      steps = std::max(least, *samples / sizes.globalBatch);
+    if (steps)
+      put(key, fmt::format("{}", *steps), samples ? samplesFlag : stepsFlag);
+    return steps;
+  }
+
+  /// Writes the length of the schedule, which is the length of the run unless flags of the decay give another one.
+  void writeSteps() {
+    const std::string key = "lr_schedule.total_steps";
+    const char *flag = given.isStated("--train-samples") ? "--train-samples" : "--train-iters";
+    std::optional<int64_t> run, decay;
+    if (given.isStated(flag) && given.value(flag, key) != "0" && !given.isGiven("--skip-train"))
+      run = putSteps(key, "--train-iters", "--train-samples");
+    decay = putSteps(key, "--lr-decay-iters", "--lr-decay-samples");
+    if (run && decay && *run != *decay)
+      given.warning(flag, fmt::format("the learning rate has a schedule of {} steps and the run has {}: give `espalier "
+                                      "run --steps {}`",
+                                      *decay, *run, *run));
+  }
+
   void writeSchedule() {
     const std::string section = "lr_schedule.";
     std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");
@@ -122,16 +149,8 @@ private:
     putNumber(section + "lr_end", "--min-lr");
     putNumber(section + "decoupled_lr", "--decoupled-lr");
     putNumber(section + "decoupled_min_lr", "--decoupled-min-lr");
-    // Converts samples to steps of the global batch.
-    for (auto [key, steps, samples] : {std::tuple("warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples"),
-                                       std::tuple("total_steps", "--lr-decay-iters", "--lr-decay-samples"),
-                                       std::tuple("decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples")}) {
-      std::optional<int64_t> wanted = given.count(steps, section + key);
-      if (std::optional<int64_t> many = given.count(samples, section + key))
-        wanted = *many / sizes.globalBatch;
-      if (wanted)
-        put(section + key, fmt::format("{}", *wanted), steps);
-    }
+    putSteps(section + "warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples", 0);
+    putSteps(section + "decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples");
     putNumber(section + "warmup_ratio", "--lr-warmup-fraction");
     const char *fallFlag = "--lr-wsd-decay-style";
     if (std::string fall = given.value(fallFlag, section + "type").value_or("exponential"); fall != "exponential")

@@ -8,12 +8,6 @@ namespace espalier {
 
 namespace {
 
-/// Returns whether the script gives a flag exactly one value. A last flag that is followed by further words does not
-/// count.
-bool isStated(const GivenFlags &given, const std::string &flag) {
-  return given.isKnown(flag) && given.haveOneValue(flag, flag);
-}
-
 constexpr int64_t mostCount = 1000000000000; // limit of a flag's value, and of micro-batches
 
 /// Returns the word quoted for a shell. Returns nothing if it contains a line break.
@@ -79,7 +73,7 @@ void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> en
   if (!paths.empty())
     yaml.put(section + "data_path", fmt::format("[{}]", fmt::join(paths, ", ")),
              given.isGiven("--mock-data") ? "--mock-data" : "--data-path");
-  if (isStated(given, "--split"))
+  if (given.isStated("--split"))
     if (std::optional<std::string> split = given.value("--split", section + "split"))
       yaml.put(section + "split", quotedYaml(withoutQuotes(*split)), "--split");
   for (auto [flag, key] : {std::pair("--eod-mask-loss", "eod_mask_loss"),
@@ -104,14 +98,14 @@ std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatch
   std::string words;
   auto add = [&](const char *flag, const char *option, int64_t times, int64_t parts) {
     const std::string effect = fmt::format("`espalier run {}`", option);
-    if (!isStated(given, flag) || given.value(flag, effect) == "0") // 0 means never
+    if (!given.isStated(flag) || given.value(flag, effect) == "0") // 0 means never
       return;
     if (std::optional<int64_t> count = given.count(flag, effect))
       words += fmt::format(" {} {}", option, std::clamp<int64_t>(*count / parts, 1, mostCount / times) * times);
   };
   add("--train-iters", "--steps", 1, 1);
   add("--train-samples", "--steps", 1, globalBatch);
-  if (isStated(given, "--save"))
+  if (given.isStated("--save"))
     if (std::optional<std::string> folder = given.value("--save", "`espalier run --checkpoint`"))
       if (std::optional<std::string> word = shellWord(*folder))
         words += " --checkpoint " + *word;

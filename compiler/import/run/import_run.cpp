@@ -4,6 +4,7 @@
 #include "compiler/import/huggingface/pretrained_model.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/run/pin_option.h"
+#include "compiler/import/run/run_file_writer.h"
 #include "compiler/import/run/run_reader.h"
 #include "compiler/import/yaml/base_config.h"
 #include "format/path_kind.h"
@@ -232,7 +233,7 @@ YamlEntry withEverySlot(const RunReader &reader, const Architecture &architectur
     return given > 0 ? given : std::strtod(architecture.sizeRule(name)->defaultText.c_str(), nullptr);
   };
   auto value = std::make_shared<YamlNode>(*entry.value);
-  value->text = fmt::format("{}", sizeOf("expert_num") / sizeOf("num_experts_chosen"));
+  value->text = droplessCapacity(sizeOf("expert_num"), sizeOf("num_experts_chosen"));
   value->quoted = false;
   entry.value = value;
   reader.report("moe_config.capacity_factor", KeyAction::Mapped, "no token is dropped: as many slots as tokens");

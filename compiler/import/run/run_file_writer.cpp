@@ -1,6 +1,7 @@
 #include "compiler/import/run/run_file_writer.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 namespace espalier {
 
@@ -10,6 +11,8 @@ std::string quotedYaml(const std::string &text) {
     scalar += c == '\'' ? "''" : std::string(1, c);
   return scalar + "'";
 }
+
+std::string droplessCapacity(double experts, double chosen) { return fmt::format("{}", experts / chosen); }
 
 void RunFileWriter::put(const std::string &path, const std::string &value, const std::string &source) {
   Node *node = &root;

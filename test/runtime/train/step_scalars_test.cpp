@@ -32,6 +32,29 @@ pb::LearningRate rate(const std::string &kind) {
   return schedule;
 }
 
+TEST(LearningRate, AScheduleThatIsAlwaysZeroIsRefused) {
+  auto settings = [](int64_t warmup, int64_t total, double end) {
+    pb::Settings settings;
+    pb::LearningRate &schedule = *settings.mutable_learning_rate();
+    schedule.set_kind("linear");
+    schedule.set_peak(1);
+    schedule.set_end(end);
+    schedule.set_warmup_steps(warmup);
+    schedule.set_total_steps(total);
+    return settings;
+  };
+  EXPECT_THROW(requireLearning(settings(5, -1, 0), 1), PlanError);
+  EXPECT_THROW(requireLearning(settings(1, 1, 0), 3), PlanError); // later steps are behind the end
+  EXPECT_NO_THROW(requireLearning(settings(1, 1, 0.1), 3));
+  EXPECT_NO_THROW(requireLearning(settings(5, -1, 0), 2));
+  EXPECT_NO_THROW(requireLearning(settings(0, -1, 0), 1));
+  EXPECT_NO_THROW(requireLearning(settings(5, 100, 0), 1)); // a part of the schedule
+  pb::Settings grouped = settings(5, -1, 0);
+  *grouped.add_rate_groups() = rate("constant");
+  grouped.mutable_rate_groups(0)->set_warmup_steps(0);
+  EXPECT_NO_THROW(requireLearning(grouped, 1));
+}
+
 TEST(LearningRate, WarmsUpLinearly) {
   EXPECT_DOUBLE_EQ(learningRate(rate("cosine"), 0, 0), 0.2);
   EXPECT_DOUBLE_EQ(learningRate(rate("cosine"), 5, 0), 0.6);

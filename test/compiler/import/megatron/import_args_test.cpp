@@ -294,7 +294,8 @@ TEST(ImportArgs, FlagsThatChangeTheTraining) {
       importText(small + "--lr-decay-style WSD --lr 1e-4 --lr-wsd-decay-samples 160 --lr-decay-iters 100 "
                          "--activations-checkpoint-method block --activations-checkpoint-num-layers 3");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
-  EXPECT_THAT(args.yaml, AllOf(HasSubstr("type: wsd"), HasSubstr("decay_steps: 10\n"), HasSubstr("recompute: [3, 3]")));
+  EXPECT_THAT(args.yaml, AllOf(HasSubstr("type: wsd"), HasSubstr("decay_steps: 10  # --lr-wsd-decay-samples\n"),
+                               HasSubstr("recompute: [3, 3]")));
   args = importText(small + "--bf16 --grad-reduce-in-bf16 --calculate-per-token-loss");
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   EXPECT_EQ(args.diagnostics.render(), "");
