@@ -1,6 +1,6 @@
-#include "compiler/import/megatron/expert_flags.h"
+#include "compiler/import/megatron/section_flags.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
 namespace espalier {
 
@@ -83,6 +83,13 @@ void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
 
 bool hasBiasedRouter(const GivenFlags &given) { return given.isGiven("--moe-router-enable-expert-bias"); }
 
+std::vector<std::string> biasedRouterFlags(const GivenFlags &given) {
+  if (!hasBiasedRouter(given))
+    return {};
+  return {"--moe-shared-expert-intermediate-size", "--moe-router-score-function", "--moe-router-topk-scaling-factor",
+          "--moe-router-num-groups", "--moe-router-group-topk"};
+}
+
 int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas) {
   const char *flag = "--expert-model-parallel-size", *tensorFlag = "--expert-tensor-parallel-size";
   const std::string key = "parallel_config.expert_parallel", wholeKey = "planner.pin.expert_tensor_parallel";
@@ -114,30 +121,29 @@ void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool s
   if (!given.isGiven("--num-experts"))
     return;
   checkLayers(given, yaml, layers, statesModel);
-  if (const char *flag = "--moe-layer-recompute"; given.isGiven(flag))
+  if (const char *flag = "--moe-layer-recompute"; given.isSet(flag, "layers with experts keep their activations"))
     given.warning(flag,
                   "experts are not recomputed alone, so that their layers keep more; --recompute-granularity full "
                   "recomputes all of a layer");
   if (statesModel && hasBiasedRouter(given))
     writeBiasedRouter(given, yaml);
-  auto textOf = [](const std::optional<int64_t> &number) {
-    return number ? std::optional(fmt::format("{}", *number)) : std::nullopt;
-  };
   auto put = [&](const char *key, const std::optional<std::string> &value, const std::string &otherwise,
                  const char *flag) {
     if (value || statesModel)
       yaml.put(section + key, value.value_or(otherwise), value ? flag : "");
   };
-  std::optional<int64_t> experts = given.count("--num-experts", section + "expert_num"),
-                         chosen = given.count("--moe-router-topk", section + "num_experts_chosen");
-  put("expert_num", textOf(experts), "1", "--num-experts");
-  put("num_experts_chosen", textOf(chosen), "2", "--moe-router-topk");
+  std::optional<std::string> experts = given.number("--num-experts", section + "expert_num"),
+                             chosen = given.number("--moe-router-topk", section + "num_experts_chosen");
+  put("expert_num", experts, "1", "--num-experts");
+  put("num_experts_chosen", chosen, "2", "--moe-router-topk");
   const char *capacityFlag = "--moe-expert-capacity-factor";
-  bool isDropless =
-      given.isStated(capacityFlag) && given.value(capacityFlag, section + "capacity_factor")->front() == '-';
-  put("capacity_factor", isDropless ? std::nullopt : given.number(capacityFlag, section + "capacity_factor"),
-      droplessCapacity(static_cast<double>(experts.value_or(1)), static_cast<double>(chosen.value_or(2))),
-      capacityFlag);
+  const std::string key = section + "capacity_factor";
+  double all = std::stod(experts.value_or("1")), each = std::max(1.0, std::stod(chosen.value_or("2")));
+  const std::string dropless = droplessCapacity(all, each);
+  if (given.isStated(capacityFlag) && given.value(capacityFlag, key).value_or("").starts_with('-'))
+    yaml.put(key, dropless, capacityFlag); // a negative factor means none
+  else
+    put("capacity_factor", given.number(capacityFlag, key), dropless, capacityFlag);
   // The weights of sigmoids are normalized over the chosen experts either way.
   bool weighsBefore = given.isSet("--moe-router-pre-softmax", section + "norm_topk_prob") && !hasBiasedRouter(given);
   if (weighsBefore || statesModel)

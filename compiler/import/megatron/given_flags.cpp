@@ -1,12 +1,13 @@
 #include "compiler/import/megatron/given_flags.h"
 
-#include "compiler/import/megatron/megatron_flags.h"
+#include "compiler/import/megatron/flag_table.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <regex>
 #include <tuple>
 
 namespace espalier {
@@ -36,6 +37,16 @@ bool isFlag(const ShellWord &word) {
          word.text == "-N"; // -N is a flag of srun
 }
 
+/// Returns the effect of a flag whose value an option of `espalier run` takes.
+std::string atRun(const std::string &option) { return fmt::format("give it at the run: `espalier run {}`", option); }
+
+/// Returns the name of a variable whose value begins with a flag, or an empty string.
+std::string variableOfFlags(const std::string &text) {
+  static const std::regex assignment(R"re(([A-Za-z_]\w*)\+?=[("'\s\\]*--[a-z])re");
+  std::smatch match;
+  return std::regex_search(text, match, assignment) ? match[1].str() : "";
+}
+
 /// Returns whether the words before the script name torch's launcher, or only an interpreter.
 bool isTorchOrPython(ShellCommand::const_iterator begin, ShellCommand::const_iterator script) {
   auto nameOf = [](const ShellWord &word) { return word.text.substr(word.text.rfind('/') + 1); };
@@ -62,7 +73,7 @@ void GivenFlags::readFlags(Words begin, Words end, Flags &flags) {
     }
     size_t equals = word->text.find('=');
     std::string name = word->text.substr(0, equals);
-    open = &flags[name]; // the last occurrence wins, as in Megatron
+    open = &flags[currentFlag(name)]; // the last occurrence wins, as in Megatron
     *open = {name, word->where, {}};
     if (equals != std::string::npos) {
       SourceLocation where = word->where;
@@ -73,7 +84,7 @@ void GivenFlags::readFlags(Words begin, Words end, Flags &flags) {
   }
 }
 
-void GivenFlags::read(const std::string &text) {
+bool GivenFlags::read(const std::string &text) {
   std::vector<ShellCommand> commands = readShell(file, text, result.diagnostics);
   ShellCommand words, all;
   for (const ShellCommand &unsplit : commands) {
@@ -93,8 +104,18 @@ void GivenFlags::read(const std::string &text) {
   }
   for (const auto &[name, flag] : given)
     reportsPlaceholder(flag);
-  if (given.empty() && !result.diagnostics.hasErrors())
-    result.diagnostics.error({file, 0, 0}, "no flags are found: neither a command with a .py file nor words with --");
+  if (!given.empty() || result.diagnostics.hasErrors())
+    return !given.empty();
+  std::string variable = variableOfFlags(text);
+  result.diagnostics.error(
+      {file, 0, 0},
+      variable.empty()
+          ? "no flags are found: neither a command with a .py file nor words with --"
+          : fmt::format("no command uses the flags of {0}, so that the launch and the sizes of the run are "
+                        "missing; add `torchrun --nnodes N --nproc_per_node N pretrain_gpt.py ${{{0}[@]}} "
+                        "--micro-batch-size N --seq-length N`",
+                        variable));
+  return false;
 }
 
 SourceLocation GivenFlags::placeOf(const std::string &flag) const {
@@ -113,7 +134,7 @@ void GivenFlags::warning(const std::string &flag, std::string message) {
 void GivenFlags::use(const std::string &flag, const std::string &effect) {
   auto found = given.find(flag);
   if (found != given.end() && used.insert(flag).second)
-    result.flags.push_back({flag, found->second.where, effect, true});
+    result.flags.push_back({found->second.name, found->second.where, effect, true});
 }
 
 std::optional<std::string> GivenFlags::value(const std::string &flag, const std::string &effect) {
@@ -223,7 +244,7 @@ int64_t GivenFlags::launcherCount(std::initializer_list<const char *> names, int
 
 void GivenFlags::ignore(const std::vector<std::string> &names) {
   for (const std::string &name : names) {
-    auto found = given.find(name);
+    auto found = given.find(currentFlag(name));
     if (found == given.end()) {
       result.diagnostics.error({file, 0, 0},
                                fmt::format("--ignore-flags names {}, which the script does not have", name));
@@ -232,6 +253,24 @@ void GivenFlags::ignore(const std::vector<std::string> &names) {
     result.flags.push_back({name, found->second.where, "--ignore-flags", false});
     given.erase(found);
   }
+}
+
+void GivenFlags::refuse(const std::vector<std::string> &built) {
+  for (const auto &[name, flag] : given) {
+    const FlagRow *row = findFlag(name);
+    if (!row || row->use != FlagUse::Refused || std::ranges::count(built, name) > 0)
+      continue;
+    bool hasNeutral = !row->neutral.empty();
+    std::optional<std::string> text = hasNeutral ? value(name, "as here") : std::nullopt;
+    if (hasNeutral ? text && !row->isOff(*text) : true)
+      error(name, fmt::format("{} has no counterpart here: {}; leave it out{}", flag.name, row->text,
+                              hasNeutral ? " or say " + row->neutral : ""));
+  }
+}
+
+void GivenFlags::leaveToRun(const std::string &flag, const std::string &option) {
+  if (auto found = given.find(flag); found != given.end() && used.insert(flag).second)
+    result.flags.push_back({found->second.name, found->second.where, atRun(option), false});
 }
 
 void GivenFlags::reportRest() {
@@ -247,16 +286,23 @@ void GivenFlags::reportRest() {
                     flags.size() > 1 ? "s" : "", named, flags.size() > 1 ? "" : "s", cause,
                     flags.size() > 1 ? "them" : "it"));
   }
-  const std::vector<std::string> known = knownFlags();
+  std::vector<std::string> known;
+  for (const FlagRow &row : flagTable())
+    known.push_back(row.name);
   for (const auto &[name, flag] : given) {
     if (used.count(name))
       continue;
-    if (const char *reason = ignoredReason(name))
-      result.flags.push_back({name, flag.where, reason, false});
-    else if (std::find(known.begin(), known.end(), name) != known.end())
-      result.flags.push_back({name, flag.where, "has no effect with the other flags", false});
-    else
+    const FlagRow *row = findFlag(name);
+    if (!row)
       error(name, fmt::format("unknown flag {}{}", name, didYouMean(name, known)));
+    else if (row->type && flag.values.empty())
+      error(name, fmt::format("{} takes a value, got none", flag.name));
+    else
+      result.flags.push_back({flag.name, flag.where,
+                              row->use == FlagUse::Written ? "has no effect with the other flags"
+                              : row->use == FlagUse::AtRun ? atRun(row->text)
+                                                           : row->text,
+                              false});
   }
   std::sort(result.flags.begin(), result.flags.end(), [](const ImportedKey &a, const ImportedKey &b) {
     return std::tie(a.where.line, a.where.column, a.key) < std::tie(b.where.line, b.where.column, b.key);

@@ -20,8 +20,9 @@ class GivenFlags {
 public:
   GivenFlags(const std::string &file, ImportedArgs &result) : file(file), result(result) {}
 
-  /// Parses the last command with a .py file, or all words if there is none. A text without flags is an error.
-  void read(const std::string &text);
+  /// Parses the last command with a .py file, or all words if there is none. A text without flags is an error. Returns
+  /// whether there are flags.
+  bool read(const std::string &text);
 
   /// Reports flags that the user excluded as ignored and removes them. A name that is not given is an error.
   void ignore(const std::vector<std::string> &names);
@@ -65,6 +66,13 @@ public:
   /// Reports at the flag, or at the file if the flag is not given.
   void error(const std::string &flag, std::string message);
   void warning(const std::string &flag, std::string message);
+
+  /// Reports an error at each flag that changes the training in a way that no key of a run file does, unless its value
+  /// turns it off. Does not refuse the flags in `built`.
+  void refuse(const std::vector<std::string> &built);
+
+  /// Reports that a flag's value is given when the run starts, by `option`.
+  void leaveToRun(const std::string &flag, const std::string &option);
 
   /// Reports the flags that no part has taken: as ignored with the reason, or as unknown. Values that only the shell
   /// knows are reported once per cause. Sorts the report by location.

@@ -1,12 +1,7 @@
 // Each part of the run file reads its own flags.
 #include "compiler/import/megatron/import_args.h"
 
-#include "compiler/import/megatron/flag_writer.h"
-#include "compiler/import/megatron/model_flags.h"
-#include "compiler/import/megatron/optimizer_flags.h"
-#include "compiler/import/megatron/parallel_flags.h"
-#include "compiler/import/megatron/start_flags.h"
-#include "compiler/import/megatron/unbuilt_flags.h"
+#include "compiler/import/megatron/section_flags.h"
 
 #include <cstdio>
 #include <fmt/format.h>
@@ -23,11 +18,12 @@ public:
       : FlagWriter(given, yaml), file(file), options(options), result(result) {}
 
   void run(const std::string &text) {
-    given.read(text);
+    if (!given.read(text))
+      return;
     given.ignore(options.ignoredFlags);
     if (hasBase())
       put("base_config", quotedYaml(options.base));
-    refuseUnbuilt(given);
+    given.refuse(biasedRouterFlags(given));
     if (given.isGiven("--seed") || !hasBase())
       put("seed", given.number("--seed", "seed").value_or("1234"), "--seed");
     put("use_parallel", "True");

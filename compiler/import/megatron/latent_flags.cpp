@@ -1,11 +1,7 @@
-#include "compiler/import/megatron/latent_flags.h"
-
-#include "compiler/import/megatron/expert_flags.h"
-#include "compiler/import/megatron/flag_writer.h"
+#include "compiler/import/megatron/section_flags.h"
 
 #include <cmath>
 #include <cstdlib>
-#include <fmt/format.h>
 
 namespace espalier {
 

@@ -1,11 +1,6 @@
-#include "compiler/import/megatron/model_flags.h"
-
-#include "compiler/import/megatron/expert_flags.h"
-#include "compiler/import/megatron/flag_writer.h"
-#include "compiler/import/megatron/latent_flags.h"
+#include "compiler/import/megatron/section_flags.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <utility>
 
@@ -26,7 +21,12 @@ public:
     std::string norm = given.value("--normalization", section + "type").value_or("LayerNorm");
     bool isRms = norm == "RMSNorm" || norm == "rmsnorm"; // Megatron-DeepSpeed's spelling
     bool isRotary = given.isSet("--use-rotary-position-embeddings", section + "type");
-    isRotary = given.value("--position-embedding-type", section + "type").value_or("") == "rope" || isRotary;
+    const char *positionFlag = "--position-embedding-type";
+    std::string positions =
+        given.value(positionFlag, section + "type").value_or(isRotary ? "rope" : "learned_absolute");
+    isRotary |= positions == "rope";
+    if (!isRotary && positions != "learned_absolute")
+      given.error(positionFlag, fmt::format("no positions '{}' here, there are learned_absolute, rope", positions));
     if (given.isSet("--no-position-embedding", section + "type") && !isRotary)
       given.error("--no-position-embedding", "gpt2 has learned positions, llama --position-embedding-type rope");
     bool isUntied = given.isSet("--untie-embeddings-and-output-weights", section + "type");
@@ -171,7 +171,7 @@ private:
     put(section + "vocab_size", fmt::format("{}", tokenizer.vocabulary()), "--vocab-size");
     putNumber(section + "initializer_range", "--init-method-std");
     const std::string epsilon = hasLayerNorm ? "layer_norm_eps" : isLlama ? "rms_norm_eps" : "layernorm_epsilon";
-    const char *epsilonFlag = given.isGiven("--norm-epsilon") ? "--norm-epsilon" : "--layernorm-epsilon";
+    const char *epsilonFlag = "--norm-epsilon";
     std::string normEpsilon = given.number(epsilonFlag, section + epsilon).value_or("1e-05");
     put(section + epsilon, normEpsilon, epsilonFlag);
     if (isLatent)
@@ -180,8 +180,6 @@ private:
     std::optional<int64_t> ffn =
         given.count("--ffn-hidden-size", section + (isLlama ? "intermediate_size" : "expand_ratio"));
     std::optional<int64_t> groups = given.count("--num-query-groups", section + "n_kv_heads");
-    if (!groups)
-      groups = given.count("--num-key-value-heads", section + "n_kv_heads"); // of Megatron-DeepSpeed
     std::optional<std::string> base = given.number("--rotary-base", section + "theta");
     std::string rotated = given.number("--rotary-percent", section + "rotary_pct").value_or("1");
     if ((hasBias || hasLayerNorm) && !isLatent)
@@ -270,6 +268,8 @@ const std::optional<ScriptVocabulary> &TokenizerFlags::vocabularyFile() {
 }
 
 std::optional<int64_t> TokenizerFlags::endOfDocument() {
+  if (std::optional<int64_t> stated = given.count("--null-tokenizer-eod-id", "train_dataset.data_loader.config.eod", 0))
+    return stated;
   std::string tokenizer = given.value("--tokenizer-type", "model.model_config.vocab_size").value_or("GPT2BPETokenizer");
   if (tokenizer == "GPT2BPETokenizer")
     return vocabularyFile() ? vocabularyFile()->endOfDocument : 50256;

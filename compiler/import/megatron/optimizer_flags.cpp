@@ -1,10 +1,9 @@
-#include "compiler/import/megatron/optimizer_flags.h"
+#include "compiler/import/megatron/flag_table.h"
+#include "compiler/import/megatron/section_flags.h"
 
-#include "compiler/import/megatron/flag_writer.h"
-
-#include <fmt/format.h>
+#include <algorithm>
+#include <fmt/ranges.h>
 #include <map>
-#include <tuple>
 
 namespace espalier {
 
@@ -17,15 +16,13 @@ public:
       : FlagWriter(given, yaml), dtype(dtype), sizes(sizes) {}
 
   void write(bool hasBase) {
-    putNumber("lr_schedule.learning_rate", "--lr");
     if (given.isGiven("--lr") || given.isGiven("--lr-decay-style"))
       writeSchedule();
     writeSteps();
     writeType(hasBase);
-    putNumber("optimizer.beta1", "--adam-beta1");
-    putNumber("optimizer.beta2", "--adam-beta2");
-    putNumber("optimizer.eps", "--adam-eps");
-    putNumber("optimizer.weight_decay", "--weight-decay");
+    for (const FlagRow &row : flagTable())
+      if (row.use == FlagUse::Written && !row.text.empty())
+        putNumber(row.text, row.name);
     if (dtype.isStated && dtype.name != "float32")
       put("optimizer.master_weights", "True");
     writeWrapper();
@@ -73,8 +70,7 @@ private:
     const std::string section = "optimizer.", other = "of another optimizer";
     auto effect = [&](const char *key) { return isUsed ? section + key : other; };
     writeMomentum("--muon-momentum", "0.95", isUsed);
-    bool isNesterov = given.isSet("--muon-use-nesterov", effect("nesterov"));
-    isNesterov |= given.isSet("--muon-nesterov", effect("nesterov"));
+    bool isNesterov = given.isSet("--muon-nesterov", effect("nesterov"));
     std::optional<int64_t> steps = given.count("--muon-num-ns-steps", effect("ns_steps"));
     std::optional<std::string> mode = given.value("--muon-scale-mode", effect("scale_mode"));
     std::optional<std::string> factor = given.number("--muon-extra-scale-factor", effect("extra_scale_factor"));
@@ -85,8 +81,7 @@ private:
       return;
     if (sizes.tensorRanks > 1)
       checkTensorMode(tensorFlag, tensorMode.value_or("blockwise"));
-    put(section + "nesterov", isNesterov ? "True" : "False",
-        given.isGiven("--muon-nesterov") ? "--muon-nesterov" : "--muon-use-nesterov");
+    put(section + "nesterov", isNesterov ? "True" : "False", "--muon-nesterov");
     if (steps)
       put(section + "ns_steps", fmt::format("{}", *steps), "--muon-num-ns-steps");
     put(section + "scale_mode", mode.value_or("spectral"), "--muon-scale-mode");
@@ -134,24 +129,14 @@ private:
   void writeSchedule() {
     const std::string section = "lr_schedule.";
     std::string style = given.value("--lr-decay-style", section + "type").value_or("linear");
-    static const std::map<std::string, std::string> kinds = {{"cosine", "cosine"},
-                                                             {"linear", "linear"},
-                                                             {"constant", "constant"},
-                                                             {"inverse-square-root", "inverse_sqrt"},
-                                                             {"WSD", "wsd"}};
-    auto kind = kinds.find(style);
-    if (kind == kinds.end())
-      given.error(
-          "--lr-decay-style",
-          fmt::format("no decay '{}' here, there are constant, cosine, inverse-square-root, linear, WSD", style));
+    const std::vector<std::string> styles = {"constant", "cosine", "inverse-square-root", "linear", "WSD"};
+    const std::string kind = style == "WSD" ? "wsd" : style == "inverse-square-root" ? "inverse_sqrt" : style;
+    if (std::ranges::find(styles, style) == styles.end())
+      given.error("--lr-decay-style", fmt::format("no decay '{}' here, there are {}", style, fmt::join(styles, ", ")));
     else
-      put(section + "type", kind->second, "--lr-decay-style");
-    putNumber(section + "lr_end", "--min-lr");
-    putNumber(section + "decoupled_lr", "--decoupled-lr");
-    putNumber(section + "decoupled_min_lr", "--decoupled-min-lr");
+      put(section + "type", kind, "--lr-decay-style");
     putSteps(section + "warmup_steps", "--lr-warmup-iters", "--lr-warmup-samples", 0);
     putSteps(section + "decay_steps", "--lr-wsd-decay-iters", "--lr-wsd-decay-samples");
-    putNumber(section + "warmup_ratio", "--lr-warmup-fraction");
     const char *fallFlag = "--lr-wsd-decay-style";
     if (std::string fall = given.value(fallFlag, section + "type").value_or("exponential"); fall != "exponential")
       given.error(fallFlag, fmt::format("the rate of WSD falls exponentially here, got {}; {}: {} → exponential", fall,

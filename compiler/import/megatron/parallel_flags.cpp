@@ -1,13 +1,9 @@
-#include "compiler/import/megatron/parallel_flags.h"
-
-#include "compiler/import/megatron/expert_flags.h"
-#include "compiler/import/megatron/flag_writer.h"
+#include "compiler/import/megatron/section_flags.h"
 #include "compiler/import/megatron/stage_layout.h"
 #include "planner/check.h"
 
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <numeric>
 
 namespace espalier {
@@ -80,9 +76,14 @@ private:
   void writeSharding() {
     const std::string key = "parallel.enable_parallel_optimizer";
     bool sharded = given.isSet("--use-distributed-optimizer", key);
+    bool isFull = given.isSet("--use-megatron-fsdp", key);
+    isFull |= given.isSet("--use-torch-fsdp2", key);
     std::optional<std::string> strategy = given.value("--data-parallel-sharding-strategy", key);
     static const std::vector<std::string> strategies = {"no_shard", "optim", "optim_grads", "optim_grads_params"};
-    auto place = std::find(strategies.begin(), strategies.end(), strategy.value_or(sharded ? "optim" : "no_shard"));
+    auto place = std::find(strategies.begin(), strategies.end(),
+                           strategy.value_or(isFull    ? "optim_grads_params"
+                                             : sharded ? "optim"
+                                                       : "no_shard"));
     if (place == strategies.end())
       given.error("--data-parallel-sharding-strategy",
                   fmt::format("no strategy '{}', there are {}{}", *strategy, fmt::join(strategies, ", "),
@@ -143,6 +144,20 @@ private:
     put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(layout.layers, ", ")), flag);
   }
 
+  /// Writes the layers of every chunk if the embedding or the loss counts as a layer of its chunk.
+  void writeCounted(int64_t pp, bool countsFirst, bool countsLast) {
+    const char *flag = countsFirst ? countsEmbedding : countsLoss;
+    int64_t counted = layers + countsFirst + countsLast, places = std::min<int64_t>(pp * chunks, 100000);
+    if (counted % places != 0 || counted < places + (places == 1 ? countsLast : 0))
+      return given.error(flag, fmt::format("{} layers, with the embedding and the loss that count as layers, are not a "
+                                           "multiple of {} chunks of stages",
+                                           counted, places));
+    std::vector<int64_t> each(static_cast<size_t>(places), counted / places);
+    each.front() -= countsFirst;
+    each.back() -= countsLast;
+    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(each, ", ")), flag);
+  }
+
   /// Writes the chunks of each stage, and separate sizes of the first and the last stage.
   void writeStages(int64_t pp) {
     if (std::optional<std::string> layout = given.value("--pipeline-model-parallel-layout", "planner.pin.stage_layers"))
@@ -151,15 +166,20 @@ private:
     std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
     std::optional<int64_t> stated = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);
     chunks = std::min<int64_t>(stated.value_or(1), 100000);
-    if (perChunk && layers % (pp * *perChunk) != 0)
+    bool countsFirst = given.isSet(countsEmbedding, "planner.pin.stage_layers"),
+         countsLast = given.isSet(countsLoss, "planner.pin.stage_layers");
+    int64_t counted = layers + countsFirst + countsLast;
+    if (perChunk && counted % (pp * *perChunk) != 0)
       given.error("--num-layers-per-virtual-pipeline-stage",
-                  fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", layers, pp, *perChunk));
+                  fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", counted, pp, *perChunk));
     else if (perChunk)
-      chunks = layers / (pp * *perChunk);
+      chunks = counted / (pp * *perChunk);
     if (chunks > 1) {
       put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
       put(chunksKey, fmt::format("{}", chunks), "--num-layers-per-virtual-pipeline-stage");
     }
+    if (countsFirst || countsLast)
+      return writeCounted(pp, countsFirst, countsLast);
     std::optional<int64_t> first = given.count("--decoder-first-pipeline-num-layers", offsetKey);
     std::optional<int64_t> last = given.count("--decoder-last-pipeline-num-layers", offsetKey);
     if (!first && !last)
@@ -219,8 +239,9 @@ private:
 
   void writeOffloading() {
     const std::string optimizerKey = "planner.pin.offload_optimizer", layersKey = "planner.pin.offload_activations";
-    if (given.isSet("--offload-optimizer-states", optimizerKey))
-      put(optimizerKey, "True", "--offload-optimizer-states");
+    for (const char *flag : {"--offload-optimizer-states", "--optimizer-cpu-offload"})
+      if (given.isSet(flag, optimizerKey))
+        put(optimizerKey, "True", flag);
     const char *flag = "--cpu-offloading-num-layers";
     std::optional<int64_t> offloaded = given.count(flag, layersKey);
     if (offloaded && *offloaded != layers &&
@@ -231,6 +252,8 @@ private:
       put(layersKey, "True", flag);
   }
 
+  static constexpr const char *countsEmbedding = "--account-for-embedding-in-pipeline-split",
+                              *countsLoss = "--account-for-loss-in-pipeline-split";
   int64_t layers = 0;
   int64_t chunks = 1; ///< chunks per stage
   long zeroStage = 0;

@@ -1,7 +1,7 @@
-#include "compiler/import/megatron/start_flags.h"
+#include "compiler/import/megatron/flag_table.h"
+#include "compiler/import/megatron/section_flags.h"
 
 #include <algorithm>
-#include <fmt/format.h>
 #include <utility>
 
 namespace espalier {
@@ -47,16 +47,19 @@ void writeStart(GivenFlags &given, RunFileWriter &yaml) {
   // A script that loads from the folder it saves to resumes its own run: `espalier run --resume`. Only the shell may
   // know which folder that is.
   bool isOwn = given.haveOneValue("--load", "--save") && !evaluates && !finetunes && !isWithoutState;
+  bool isKnown = given.isKnown("--load");
   std::optional<std::string> from;
-  if (!isOwn)
-    from = given.value("--load", "load_checkpoint");
-  else if (given.isKnown("--load"))
+  if (isOwn && isKnown)
     given.values("--load", "`espalier run --resume`, once there is a checkpoint");
+  else if (isKnown)
+    from = given.value("--load", "load_checkpoint");
+  else // without this option, the run starts from new weights
+    given.leaveToRun("--load", isOwn ? "--checkpoint DIR --resume" : "--load FOLDER");
   if (evaluates)
     yaml.put("run_mode", "eval", "--skip-train");
-  else if (finetunes)
+  else if (finetunes && isKnown)
     yaml.put("run_mode", "finetune", "--finetune");
-  if (!from && finetunes && !evaluates)
+  if (!given.isGiven("--load") && finetunes && !evaluates)
     given.error("--finetune", "--finetune without --load has no weights to start from; add --load DIR or leave it out");
   if (!from)
     return;
@@ -93,30 +96,29 @@ void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> en
 }
 
 std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatches) {
-  if (given.isGiven("--skip-train"))
-    return "";
   std::string words;
-  auto add = [&](const char *flag, const char *option, int64_t times, int64_t parts) {
-    const std::string effect = fmt::format("`espalier run {}`", option);
-    if (!given.isStated(flag) || given.value(flag, effect) == "0") // 0 means never
-      return;
-    if (std::optional<int64_t> count = given.count(flag, effect))
-      words += fmt::format(" {} {}", option, std::clamp<int64_t>(*count / parts, 1, mostCount / times) * times);
-  };
-  add("--train-iters", "--steps", 1, 1);
-  add("--train-samples", "--steps", 1, globalBatch);
-  if (given.isStated("--save"))
-    if (std::optional<std::string> folder = given.value("--save", "`espalier run --checkpoint`"))
-      if (std::optional<std::string> word = shellWord(*folder))
-        words += " --checkpoint " + *word;
-  add("--save-interval", "--save-every", 1, 1);
-  const std::string training = words;
-  add("--eval-interval", "--eval-every", 1, 1);
-  bool evaluates = words != training;
-  add("--eval-iters", "--eval-batches", microBatches, 1); // per replica
-  if (!evaluates)                                         // without evaluations, their size has no effect
-    words = training;
-  return words.empty() ? "" : "espalier run RUN.plan" + words;
+  for (const FlagRow &row : flagTable()) {
+    bool isEvaluation = row.name == "--eval-iters" && words.find(" --eval-every ") == std::string::npos;
+    if (row.use != FlagUse::AtRun || !given.isStated(row.name) || isEvaluation)
+      continue;
+    const std::string option = row.text.substr(0, row.text.find(' ')), wanted = row.text.substr(option.size() + 1),
+                      effect = fmt::format("`espalier run {}`", option);
+    std::optional<std::string> text = given.value(row.name, effect);
+    if (text && row.type == 's') {
+      std::optional<std::string> word = shellWord(*text);
+      if (wanted.find('|') != std::string::npos &&
+          fmt::format("|{}|", wanted).find(fmt::format("|{}|", *text)) == std::string::npos)
+        given.error(row.name, fmt::format("{} is {} here, got {}", row.name, wanted, *text));
+      else if (word)
+        words += fmt::format(" {} {}", option, *word);
+    } else if (text && *text != "0") { // 0 means never
+      int64_t parts = row.name == "--train-samples" ? globalBatch : 1;
+      int64_t times = row.name == "--eval-iters" ? microBatches : 1; // per replica
+      if (std::optional<int64_t> count = given.count(row.name, effect))
+        words += fmt::format(" {} {}", option, std::clamp<int64_t>(*count / parts, 1, mostCount / times) * times);
+    }
+  }
+  return words.empty() || given.isGiven("--skip-train") ? "" : "espalier run RUN.plan" + words;
 }
 
 } // namespace espalier

@@ -142,7 +142,7 @@ std::string nearestName(const std::string &name, const std::vector<std::string> 
   if (name.size() > 128) // the distance has quadratic cost, and no key is that long
     return "";
   std::string best;
-  size_t bestDistance = (name.size() + 2) / 3 + 1;
+  size_t bestDistance = std::min<size_t>((name.size() + 2) / 3, 2) + 1;
   for (const std::string &candidate : candidates)
     if (name.size() >= 3 && candidate.starts_with(name) && (best.empty() || candidate.size() < best.size()))
       best = candidate;

