@@ -2,6 +2,7 @@
 #include "compiler/import/model/architecture.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/model/model_parts.h"
+#include "compiler/import/model/shared_sizes.h"
 #include "compiler/import/yaml/base_config.h"
 
 #include <algorithm>
@@ -127,7 +128,9 @@ private:
       bool isAlias = std::find(rule.aliases.begin(), rule.aliases.end(), entry.key) != rule.aliases.end();
       if (entry.key != rule.name && !isAlias)
         continue;
-      if (found && !isMergedBelow(*found, entry))
+      // Two names of other releases may have the same value.
+      bool isRepeated = found && found->key != rule.name && isAlias && found->value->text == entry.value->text;
+      if (found && !isRepeated && !isMergedBelow(*found, entry))
         diagnostics.error(entry.keyWhere,
                           fmt::format("'{}' and '{}' mean the same, keep one of them", found->key, entry.key));
       found = &entry;
@@ -140,6 +143,7 @@ private:
       return;
     SizeValue &value = table[rule.name]; // inserted first, so that a default that refers to itself reads "unset"
     value.where = rule.where;
+    value.isShared = rule.isShared;
     const YamlEntry *given = givenEntry(rule);
     if (given && given->value->kind != YamlNode::Kind::Null) {
       value.given = true;
@@ -212,9 +216,17 @@ private:
       names.push_back(name);
     auto shortName = shortNames.find(node.text);
     bool isShort = shortName != shortNames.end() && rule.choices.count(shortName->second);
-    diagnostics.error(node.where,
-                      fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node),
-                                  fmt::join(names, ", "), didYouMean(isShort ? shortName->second : node.text, names)));
+    report(rule, node.where,
+           fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node), fmt::join(names, ", "),
+                       didYouMean(isShort ? shortName->second : node.text, names)));
+  }
+
+  /// Reports a value that the architecture does not have. A model file's own names are errors.
+  void report(const SizeRule &rule, const SourceLocation &where, std::string message) {
+    if (rule.isShared)
+      diagnostics.refusal(where, std::move(message));
+    else
+      diagnostics.error(where, std::move(message));
   }
 
   ExpressionValue evaluate(const std::string &text, const SourceLocation &where) {
@@ -262,7 +274,7 @@ private:
         refuse("a multiple of", *bound, rule.multiple);
     if (!rule.only.empty())
       if (std::optional<double> bound = limit(rule.only); bound && number != *bound)
-        diagnostics.error(value.where, fmt::format("{} can only be {} here: {}", rule.name, rule.only, rule.meaning));
+        report(rule, value.where, fmt::format("{} can only be {} here: {}", rule.name, rule.only, rule.meaning));
     if (value.isFaulty)
       value.number.reset();
   }
@@ -285,6 +297,11 @@ const SizeRule *Architecture::sizeOrConstant(const std::string &name) const {
 const SizeRule *Architecture::sizeRule(const std::string &key) const {
   const SizeRule *rule = sizeOrConstant(key);
   return rule && !rule->isConstant ? rule : nullptr;
+}
+
+const SizeRule *Architecture::ownSizeRule(const std::string &key) const {
+  const SizeRule *rule = sizeRule(key);
+  return rule && !rule->isShared ? rule : nullptr;
 }
 
 std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostics &diagnostics,
@@ -322,6 +339,7 @@ std::optional<Architecture> loadArchitecture(const std::string &file, Diagnostic
   for (const YamlEntry &entry : architecture.root->find("sizes")->entries)
     if (entry.value->kind != YamlNode::Kind::Null) // null takes a size of the base file away
       architecture.sizes.push_back(readSizeRule(entry, diagnostics));
+  addSharedSizes(architecture);
   return architecture;
 }
 

@@ -23,6 +23,8 @@ struct SizeRule {
       only; ///< limits as expressions; empty if there is no limit
   std::string action = "used", meaning;
   bool isConstant = false; ///< no key of run files sets it; `defaultText` is its value
+  bool isShared =
+      false; ///< every model file has the name (shared_sizes.h); another value than the only one is a refusal
   SourceLocation where;
 };
 
@@ -47,14 +49,16 @@ struct Architecture {
   const SizeRule *sizeRule(const std::string &key) const;
   /// Returns the rule of a name in an expression, which may be a constant, or null.
   const SizeRule *sizeOrConstant(const std::string &name) const;
+  /// Returns the rule of a key that the model file defines, or null.
+  const SizeRule *ownSizeRule(const std::string &key) const;
 };
 
 /// A size after defaults are applied.
 struct SizeValue {
-  std::optional<double> number; ///< for Integer, Number and Bool (0 or 1)
-  std::string text;             ///< for String: the resolved choice
-  SourceLocation where;         ///< in the run file if the size is given there, else in the model file
-  bool given = false;
+  std::optional<double> number;         ///< for Integer, Number and Bool (0 or 1)
+  std::string text;                     ///< for String: the resolved choice
+  SourceLocation where;                 ///< in the run file if the size is given there, else in the model file
+  bool given = false, isShared = false; ///< isShared: as in SizeRule
   bool isFaulty =
       false; ///< an error has been reported; the size has no number, and errors that follow from it are not reported
 };

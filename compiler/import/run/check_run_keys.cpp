@@ -57,7 +57,7 @@ private:
         visitItem(*value.items[i], fmt::format("{}[{}]", path, i), rulePath + "[]");
       return;
     }
-    auto rule = rules.find(rulePath);
+    auto rule = findRule(rulePath);
     if (rule != rules.end()) {
       if (!isCheckedLater(rule->second))
         checkType(rule->second, path, value);
@@ -70,6 +70,15 @@ private:
       diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}'{}{}", entry.key,
                                                     parent.empty() ? "" : " in " + parent, hint(entry.key, parent)));
     }
+  }
+
+  /// Returns the rule of a path, or that of all paths with its beginning: "callbacks[].*".
+  std::map<std::string, KeyRule>::const_iterator findRule(const std::string &path) const {
+    auto rule = rules.find(path);
+    for (auto each = rules.begin(); rule == rules.end() && each != rules.end(); ++each)
+      if (each->first.ends_with('*') && path.starts_with(each->first.substr(0, each->first.size() - 1)))
+        rule = each;
+    return rule;
   }
 
   void visitItem(const YamlNode &item, const std::string &path, const std::string &rulePath) {
@@ -108,7 +117,7 @@ private:
     std::string prefix = parent.empty() ? "" : parent + ".";
     std::set<std::string> keys;
     for (const auto &[path, rule] : rules)
-      if (path.starts_with(prefix))
+      if (path.starts_with(prefix) && !path.ends_with('*'))
         keys.insert(path.substr(prefix.size(), path.find_first_of(".[", prefix.size()) - prefix.size()));
     if (parent == "model.model_config" && architecture)
       for (const SizeRule &size : architecture->sizes)
@@ -124,7 +133,7 @@ private:
   bool isCheckedLater(const KeyRule &rule) const {
     constexpr std::string_view experts = "moe_config.";
     if (rule.path.starts_with(experts))
-      return architecture && architecture->sizeRule(rule.path.substr(experts.size()));
+      return architecture && architecture->ownSizeRule(rule.path.substr(experts.size()));
     return rule.path.starts_with("cluster.") && rule.type != KeyType::String;
   }
 

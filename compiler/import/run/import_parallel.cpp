@@ -53,11 +53,11 @@ int64_t product(std::initializer_list<int64_t> factors) {
 /// gradient_accumulation_steps without.
 int64_t microBatchesOfFile(const RunReader &reader, int64_t stages) {
   int64_t interleave = count(reader, "micro_batch_interleave_num");
+  const char *counted = stages > 1 ? "parallel_config.micro_batch_num" : "runner_config.gradient_accumulation_steps";
   const char *ignored = stages > 1 ? "runner_config.gradient_accumulation_steps" : "parallel_config.micro_batch_num";
   reader.report(ignored, KeyAction::Accepted,
                 stages > 1 ? "micro_batch_num counts when pp is above 1" : "counts only when pp is above 1");
-  return product({interleave, stages > 1 ? count(reader, "parallel_config.micro_batch_num")
-                                         : count(reader, "runner_config.gradient_accumulation_steps")});
+  return product({interleave, count(reader, counted)});
 }
 
 std::optional<bool> switchOf(const YamlNode *node) { return node && node->isScalar() ? yamlBool(*node) : std::nullopt; }
@@ -310,10 +310,15 @@ void pinFile(const RunReader &reader) {
   planner::Pins &pins = reader.config().pins;
   const std::string section = "parallel_config.";
   reader.config().isPinned = true;
-  pins.dp = static_cast<int>(count(reader, section + "data_parallel"));
   pins.tp = static_cast<int>(count(reader, section + "model_parallel"));
   pins.pp = static_cast<int>(count(reader, section + "pipeline_stage"));
   pins.cp = static_cast<int>(count(reader, section + "context_parallel"));
+  // With a global batch, replicas and micro-batches that the file leaves out follow from it and from the devices.
+  std::optional<int64_t> batch = reader.integer("planner.global_batch");
+  int64_t replicas = count(reader, section + "data_parallel"), split = product({*pins.tp, *pins.pp, *pins.cp});
+  if (batch && !reader.has(section + "data_parallel") && reader.config().cluster.devices() % split == 0)
+    replicas = reader.config().cluster.devices() / split;
+  pins.dp = static_cast<int>(replicas);
   pins.ep = reader.config().model.hasExperts() ? static_cast<int>(count(reader, section + "expert_parallel")) : 1;
   if (*pins.dp % *pins.ep == 0)
     *pins.dp /= *pins.ep; // experts are distributed over replicas
@@ -322,6 +327,11 @@ void pinFile(const RunReader &reader) {
                  fmt::format("data_parallel {} is not a multiple of expert_parallel {}", *pins.dp, *pins.ep));
   pins.microBatchSize = count(reader, "runner_config.batch_size");
   pins.microBatches = microBatchesOfFile(reader, *pins.pp);
+  if (int64_t once = product({replicas, *pins.microBatchSize});
+      batch &&
+      !reader.has(*pins.pp > 1 ? "parallel_config.micro_batch_num" : "runner_config.gradient_accumulation_steps") &&
+      *batch % once == 0)
+    pins.microBatches = std::clamp<int64_t>(*batch / once, 1, 1000000000);
   pins.zero = zeroOfFile(reader);
   pins.zeroGroup = zeroGroupOfFile(reader);
   pins.sequenceParallel = reader.flag(section + "use_seq_parallel").value_or(false) && *pins.tp > 1;

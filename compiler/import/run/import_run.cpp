@@ -6,6 +6,7 @@
 #include "compiler/import/run/pin_option.h"
 #include "compiler/import/run/run_file_writer.h"
 #include "compiler/import/run/run_reader.h"
+#include "compiler/import/run/trainer_format.h"
 #include "compiler/import/yaml/base_config.h"
 #include "format/path_kind.h"
 #include "planner/model/schedule.h"
@@ -254,10 +255,24 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
     reader.report("moe_config", KeyAction::Accepted, "a dense model has no experts");
   } else if (experts) {
     for (const YamlEntry &entry : experts->entries)
-      if (architecture.sizeRule(entry.key))
+      if (architecture.ownSizeRule(entry.key))
         sizes.entries.push_back(isDropless(entry) ? withEverySlot(reader, architecture, entry) : entry);
   }
   return sizes;
+}
+
+/// Warns about a balancing loss over other tokens than those of a sample.
+void checkBalancing(const RunReader &reader, const SizeTable &sizes) {
+  const char *path = "model.model_config.moe_router_load_balancing_type";
+  std::string kind = reader.text(path).value_or("seq_aux_loss");
+  auto factor = sizes.find("aux_loss_factor");
+  if (kind == "seq_aux_loss" || factor == sizes.end() || factor->second.number.value_or(0) == 0)
+    return;
+  if (kind == "none")
+    reader.error(path, "moe_router_load_balancing_type none has no balancing loss, but aux_loss_factor is above 0; "
+                       "aux_loss_factor → 0");
+  else
+    reader.warning(path, fmt::format("each sample is balanced, as by seq_aux_loss, not as by {}", kind));
 }
 
 /// Reads a map from patterns of names to parameters. A null value removes an entry of the base.
@@ -445,6 +460,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   root = mergeBaseConfigs(root, file, run.diagnostics, BaseMerge::Sections);
   for (const std::string &set : options.sets)
     root = setsBase(set) ? root : applySet(root, set, run);
+  root = translateTrainerFormat(root, run.diagnostics);
   std::vector<std::string> folders = configFolders(file, options.searchPath);
   std::error_code error;
   const char *named = std::getenv("ESPALIER_CONFIGS");
@@ -459,6 +475,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     checkConfigType(reader, *architecture);
     YamlNode given = modelSizesOf(reader, *architecture);
     sizes = resolveSizes(*architecture, &given, run.diagnostics);
+    checkBalancing(reader, sizes);
     run.config.model = describeModel(*architecture, sizes, run.diagnostics);
     run.config.modelFile = architecture->file;
     run.config.weights = weightRulesOf(*architecture, run.config.model, sizes);

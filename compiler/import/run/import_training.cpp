@@ -216,7 +216,8 @@ void importDocuments(const RunReader &reader, const std::string &task, DataConfi
   data.eodMaskLoss = isSet(task + "eod_mask_loss");
   data.resetPositionIds = isSet(task + "reset_position_ids");
   for (const std::string &key :
-       {task + "reset_attention_mask", task + "create_compressed_eod_mask", std::string("train_dataset.eod_reset")})
+       {task + "reset_attention_mask", task + "create_compressed_eod_mask",
+        std::string("train_dataset.data_loader.create_compressed_eod_mask"), std::string("train_dataset.eod_reset")})
     if (isSet(key) && !std::exchange(data.resetAttentionMask, true))
       limitAttention(reader, key, reader.config().model);
   data.resetPositionIds = data.resetPositionIds || reader.flag("train_dataset.eod_reset").value_or(false);

@@ -21,6 +21,9 @@ constexpr UnbuiltFeature unbuiltKeys[] = {
     {"moe_config.first_k_dense_replace", "0", "this architecture has no dense layers, glm4_moe has"},
     {"moe_config.enable_cold_hot_expert", "false", "no expert has copies"},
     {"moe_config.aux_loss_factors", nullptr, "the balancing loss has one weight, aux_loss_factor"},
+    {"ignore_data_skip", "false", "a resumed run continues behind the data that it has read"},
+    {"data_skip_steps", "0", "a resumed run continues behind the data that it has read"},
+    {"use_checkpoint_health_monitor", "false", "a run does not go back to an older checkpoint that has a lower loss"},
     {"model.model_config.mtp_depth", "0", "modules that predict further tokens are not built"},
     {"model.model_config.quantization_config", nullptr,
      "quantized weights are not built, a plan holds those of the types "
@@ -69,7 +72,7 @@ void refuseUnbuilt(const RunReader &reader, const Architecture *architecture, co
     const auto &[path, neutral, reason] = feature;
     const YamlNode *value = reader.find(path);
     std::string key = std::string(path).substr(std::string(path).rfind('.') + 1);
-    bool isSize = std::string_view(path).starts_with("moe_config.") && architecture && architecture->sizeRule(key);
+    bool isSize = std::string_view(path).starts_with("moe_config.") && architecture && architecture->ownSizeRule(key);
     if (!value || feature.isOff(*value) || isSize)
       continue;
     reader.refuse(path,
