@@ -3,6 +3,7 @@
 #include "compiler/exit_code.h"
 #include "compiler/import/megatron/import_args.h"
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/shell/word_reader.h"
 #include "compiler/write_whole.h"
 #include "format/path_kind.h"
 #include "messages/error_line.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -20,13 +22,12 @@ namespace espalier {
 
 namespace {
 
-constexpr size_t mostBytes = 1 << 20;
 constexpr uintmax_t mostVocabularyBytes = uintmax_t(1) << 27;
 
 /// Returns the file's text, up to one byte more than the limit.
 std::optional<std::string> readBounded(const std::string &file) {
   std::ifstream stream(file, std::ios::binary);
-  std::string text(mostBytes + 1, '\0');
+  std::string text(mostScriptBytes + 1, '\0');
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad() || !stream.is_open() || std::filesystem::is_directory(file))
     return std::nullopt;
@@ -63,6 +64,37 @@ std::vector<std::string> flagsOf(const std::string &list) {
     begin = end + 1;
   }
   return flags;
+}
+
+/// Reads the values that the user gives to the script. Prints an error and returns false if one has no such form.
+bool readInputs(const ArgsArguments &arguments, ShellInputs &inputs) {
+  auto refuse = [](const std::string &option, const std::string &given, const char *form) {
+    printError(option, fmt::format("got {}, wanted {}", given, form));
+    return false;
+  };
+  for (const std::string &given : arguments.arguments) {
+    int position = 0;
+    auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), position);
+    if (error != std::errc() || end == given.data() + given.size() || *end != '=' || position < 0 || position > 1000)
+      return refuse("--arg", given, "N=VALUE, where N is the position of an argument: 1=VALUE gives $1");
+    inputs.arguments[position] = std::string(end + 1, given.data() + given.size());
+  }
+  for (const std::string &given : arguments.environment) {
+    size_t equals = given.find('=');
+    if (equals == std::string::npos || !shell::isName(given.substr(0, equals)))
+      return refuse("--env", given, "NAME=VALUE, where NAME is a variable of the script");
+    inputs.environment[given.substr(0, equals)] = given.substr(equals + 1);
+  }
+  // Files beside the script are read, never executed. A path that leaves the folder is not followed.
+  std::filesystem::path folder = std::filesystem::path(arguments.file).parent_path();
+  inputs.readBeside = [folder](const std::string &path) -> std::optional<std::string> {
+    std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
+    if (normal.is_absolute() || normal.empty() || *normal.begin() == "..")
+      return std::nullopt;
+    std::optional<std::string> text = readBounded((folder / normal).string());
+    return text && text->size() <= mostScriptBytes ? text : std::nullopt;
+  };
+  return true;
 }
 
 /// Reads the devices and layers of the base. Prints errors and returns false if it has any.
@@ -103,7 +135,7 @@ int importArgsVerb(const ArgsArguments &arguments) {
   options.cluster = arguments.cluster;
   options.readVocabulary = readVocabulary;
   options.ignoredFlags = flagsOf(arguments.ignoredFlags);
-  if (!readBase(arguments, options))
+  if (!readInputs(arguments, options.shell) || !readBase(arguments, options))
     return UserError;
   ImportedArgs imported = importArgs(arguments.file, *text, options);
   fmt::print(stderr, "{}", imported.diagnostics.render());

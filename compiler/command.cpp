@@ -96,6 +96,10 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
   verb.option("-o,--output", arguments.output, "the run file to write; default: standard output");
   verb.option("--cluster", arguments.cluster, "cluster NAME, or NAME:HOSTSxDEVICES over what the launcher states");
   verb.option("--base", arguments.base, "run file that holds what the flags do not say");
+  verb.option("--arg", arguments.arguments, "N=VALUE: argument N of the script ($1 for 1=VALUE); may be repeated")
+      .oneValueEach();
+  verb.option("--env", arguments.environment, "NAME=VALUE: an environment variable of the script; may be repeated")
+      .oneValueEach();
   verb.option("--ignore-flags", arguments.ignoredFlags, "flags of the script to pass over: min-loss-scale,own-flag");
   verb.flag("--json", arguments.json, "print the effect of each flag and the run file as JSON");
   verb.action([&] { return importArgsVerb(arguments); });

@@ -7,29 +7,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
-#include <regex>
 #include <tuple>
 
 namespace espalier {
 
 namespace {
 
-/// Splits a word that holds a whole command, as in `sh -c "..."`, into its words.
-ShellCommand withSplitWords(const ShellCommand &command) {
-  ShellCommand words;
-  for (const ShellWord &word : command) {
-    if (word.text.find(".py ") == std::string::npos) {
-      words.push_back(word);
-      continue;
-    }
-    for (size_t begin = 0; begin < word.text.size();) {
-      size_t end = std::min(word.text.find_first_of(" \t\n", begin), word.text.size());
-      if (end > begin)
-        words.push_back({word.text.substr(begin, end - begin), word.where, word.unknown});
-      begin = end + 1;
-    }
-  }
-  return words;
+/// Returns " (line N)" if the unknown part of a value stands in another line than the value.
+std::string lineOf(const ShellWord &value) {
+  bool isElsewhere = value.unknownAt.line > 0 && value.unknownAt.line != value.where.line;
+  return isElsewhere ? fmt::format(" (line {})", value.unknownAt.line) : "";
 }
 
 bool isFlag(const ShellWord &word) {
@@ -39,13 +26,6 @@ bool isFlag(const ShellWord &word) {
 
 /// Returns the effect of a flag whose value an option of `espalier run` takes.
 std::string atRun(const std::string &option) { return fmt::format("give it at the run: `espalier run {}`", option); }
-
-/// Returns the name of a variable whose value begins with a flag, or an empty string.
-std::string variableOfFlags(const std::string &text) {
-  static const std::regex assignment(R"re(([A-Za-z_]\w*)\+?=[("'\s\\]*--[a-z])re");
-  std::smatch match;
-  return std::regex_search(text, match, assignment) ? match[1].str() : "";
-}
 
 /// Returns whether the words before the script name torch's launcher, or only an interpreter.
 bool isTorchOrPython(ShellCommand::const_iterator begin, ShellCommand::const_iterator script) {
@@ -84,38 +64,63 @@ void GivenFlags::readFlags(Words begin, Words end, Flags &flags) {
   }
 }
 
-bool GivenFlags::read(const std::string &text) {
-  std::vector<ShellCommand> commands = readShell(file, text, result.diagnostics);
-  ShellCommand words, all;
-  for (const ShellCommand &unsplit : commands) {
-    ShellCommand command = withSplitWords(unsplit);
-    all.insert(all.end(), command.begin(), command.end());
-    if (std::any_of(command.begin(), command.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); }))
-      words = command;
-  }
-  auto script =
-      std::find_if(words.begin(), words.end(), [](const ShellWord &word) { return word.text.ends_with(".py"); });
-  if (words.empty()) {
-    readFlags(all.begin(), all.end(), given);
-  } else {
+bool GivenFlags::read(const std::string &text, const ShellInputs &inputs) {
+  ShellRun run = evaluateShell(file, text, inputs, result.diagnostics);
+  if (result.diagnostics.hasErrors())
+    return false;
+  if (run.launch) {
+    const ShellCommand &words = *run.launch;
+    auto script = std::ranges::find_if(words, [](const ShellWord &word) { return word.text.ends_with(".py"); });
     readFlags(words.begin(), script, launcher);
     startedByTorchOrPython = isTorchOrPython(words.begin(), script);
     readFlags(script + 1, words.end(), given);
+  } else {
+    ShellCommand all;
+    for (const ShellCommand &command : run.commands)
+      all.insert(all.end(), command.begin(), command.end());
+    readFlags(all.begin(), all.end(), given);
   }
-  for (const auto &[name, flag] : given)
+  for (const auto &[name, flag] : given) {
     reportsPlaceholder(flag);
-  if (!given.empty() || result.diagnostics.hasErrors())
-    return !given.empty();
-  std::string variable = variableOfFlags(text);
+    reportUnknownWords(flag);
+  }
+  if (given.empty())
+    reportNoFlags(run);
+  return !given.empty();
+}
+
+void GivenFlags::reportNoFlags(const ShellRun &run) {
+  if (run.flagVariables.empty())
+    return result.diagnostics.error({file, 0, 0},
+                                    "no flags are found: neither a command with a .py file nor words with --");
+  std::string variable = run.flagVariables[0];
   result.diagnostics.error(
       {file, 0, 0},
-      variable.empty()
-          ? "no flags are found: neither a command with a .py file nor words with --"
-          : fmt::format("no command uses the flags of {0}, so that the launch and the sizes of the run are "
-                        "missing; add `torchrun --nnodes N --nproc_per_node N pretrain_gpt.py ${{{0}[@]}} "
-                        "--micro-batch-size N --seq-length N`",
-                        variable));
-  return false;
+      fmt::format(
+          "no command of the script launches a .py file, so that launcher, batch and parallel sizes are missing; "
+          "${} holds flags: import the script that uses it, or add a line such as torchrun --nproc_per_node 8 "
+          "pretrain_gpt.py ${{{}[@]}} --micro-batch-size 1",
+          fmt::join(run.flagVariables, ", $"), variable));
+}
+
+void GivenFlags::reportUnknownWords(const Flag &flag) {
+  for (size_t i = 1; i < flag.values.size() && !flag.name.ends_with("data-path"); ++i)
+    if (!flag.values[i].unknown.empty())
+      reportUnknownWord(flag.values[i]);
+}
+
+void GivenFlags::reportUnknownWord(const ShellWord &word) {
+  result.diagnostics.error(word.where,
+                           fmt::format("which flags the launch has depends on {}, which only the shell knows; {}",
+                                       word.unknown, word.remedy.empty() ? "write it into the script" : word.remedy));
+}
+
+void GivenFlags::noteUnknown(const std::string &flag, const ShellWord &word) {
+  UnknownFlags &entry = unknownFlags[word.unknown];
+  if (entry.flags.empty())
+    entry.value = word;
+  if (std::ranges::find(entry.flags, flag) == entry.flags.end())
+    entry.flags.push_back(flag);
 }
 
 SourceLocation GivenFlags::placeOf(const std::string &flag) const {
@@ -146,13 +151,12 @@ std::optional<std::string> GivenFlags::value(const std::string &flag, const std:
   if (reportsPlaceholder(found->second))
     return std::nullopt;
   if (values.size() != 1) {
-    error(flag, fmt::format("{} takes one value, got {}", flag, values.size()));
+    if (values.size() < 2 || values[1].unknown.empty()) // else it is reported
+      error(flag, fmt::format("{} takes one value, got {}", flag, values.size()));
     return std::nullopt;
   }
   if (!values[0].unknown.empty()) {
-    std::vector<std::string> &flags = unknownFlags[values[0].unknown];
-    if (std::find(flags.begin(), flags.end(), flag) == flags.end())
-      flags.push_back(flag);
+    noteUnknown(flag, values[0]);
     return std::nullopt;
   }
   return values[0].text;
@@ -202,7 +206,9 @@ bool GivenFlags::isSet(const std::string &flag, const std::string &effect) {
   if (found == given.end())
     return false;
   use(flag, effect);
-  if (!found->second.values.empty())
+  if (!found->second.values.empty() && !found->second.values[0].unknown.empty())
+    reportUnknownWord(found->second.values[0]);
+  else if (!found->second.values.empty())
     error(flag, fmt::format("{} takes no value, got '{}'", flag, found->second.values[0].text));
   return true;
 }
@@ -242,6 +248,14 @@ int64_t GivenFlags::launcherCount(std::initializer_list<const char *> names, int
   return otherwise;
 }
 
+const ShellWord *GivenFlags::unknownLauncherWord(std::initializer_list<const char *> names) const {
+  for (const char *name : names)
+    if (auto found = launcher.find(name);
+        found != launcher.end() && !found->second.values.empty() && !found->second.values[0].unknown.empty())
+      return &found->second.values[0];
+  return nullptr;
+}
+
 void GivenFlags::ignore(const std::vector<std::string> &names) {
   for (const std::string &name : names) {
     auto found = given.find(currentFlag(name));
@@ -274,17 +288,19 @@ void GivenFlags::leaveToRun(const std::string &flag, const std::string &option) 
 }
 
 void GivenFlags::reportRest() {
-  for (const auto &[cause, flags] : unknownFlags) {
+  for (const auto &[cause, entry] : unknownFlags) {
+    const std::vector<std::string> &flags = entry.flags;
+    const std::string remedy = !entry.value.remedy.empty() ? entry.value.remedy
+                               : flags.size() > 1          ? "write them into the script"
+                                                           : "write it into the script";
     bool areMany = flags.size() > 3;
     std::string named = fmt::format("{}", fmt::join(flags.begin(), areMany ? flags.begin() + 3 : flags.end(), ", "));
     if (areMany)
       named += fmt::format(" and {} other{}", flags.size() - 3, flags.size() > 4 ? "s" : "");
-    result.diagnostics.error(
-        given.at(flags.front()).values.front().where,
-        fmt::format("the value{} of {} depend{} on {}, which only the shell knows; write {} into the "
-                    "script",
-                    flags.size() > 1 ? "s" : "", named, flags.size() > 1 ? "" : "s", cause,
-                    flags.size() > 1 ? "them" : "it"));
+    result.diagnostics.error(entry.value.where,
+                             fmt::format("the value{} of {} depend{} on {}{}, which only the shell knows; {}",
+                                         flags.size() > 1 ? "s" : "", named, flags.size() > 1 ? "" : "s", cause,
+                                         lineOf(entry.value), remedy));
   }
   std::vector<std::string> known;
   for (const FlagRow &row : flagTable())

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/import/megatron/import_args.h"
-#include "compiler/import/megatron/shell_words.h"
+#include "compiler/import/shell/evaluate_shell.h"
 
 #include <cstdint>
 #include <initializer_list>
@@ -20,9 +20,9 @@ class GivenFlags {
 public:
   GivenFlags(const std::string &file, ImportedArgs &result) : file(file), result(result) {}
 
-  /// Parses the last command with a .py file, or all words if there is none. A text without flags is an error. Returns
-  /// whether there are flags.
-  bool read(const std::string &text);
+  /// Reads the flags of the script's launch, or of all words if it launches nothing. Returns false after an error that
+  /// leaves no flags.
+  bool read(const std::string &text, const ShellInputs &inputs);
 
   /// Reports flags that the user excluded as ignored and removes them. A name that is not given is an error.
   void ignore(const std::vector<std::string> &names);
@@ -59,6 +59,9 @@ public:
   /// Returns `otherwise` if none is given, and 0 if only the shell knows the value.
   int64_t launcherCount(std::initializer_list<const char *> names, int64_t otherwise = 0) const;
 
+  /// Returns the word that makes launcherCount return 0, or null.
+  const ShellWord *unknownLauncherWord(std::initializer_list<const char *> names) const;
+
   /// Returns whether torch's launcher starts the script, which uses one process if no count is given, or a plain Python
   /// does.
   bool isStartedByTorchOrPython() const { return startedByTorchOrPython; }
@@ -87,6 +90,12 @@ private:
   using Flags = std::map<std::string, Flag>;
   using Words = ShellCommand::const_iterator;
   static void readFlags(Words begin, Words end, Flags &flags);
+  void reportNoFlags(const ShellRun &run);
+  /// Reports unknown words behind the value of a flag, which may be more flags. Flags of data take several words.
+  void reportUnknownWords(const Flag &flag);
+  void reportUnknownWord(const ShellWord &word);
+  /// Remembers that the value of a flag is unknown.
+  void noteUnknown(const std::string &flag, const ShellWord &word);
   /// Returns whether the values of a flag are a placeholder, and reports an error at the first of them.
   bool reportsPlaceholder(const Flag &flag) const;
   void use(const std::string &flag, const std::string &effect);
@@ -96,8 +105,12 @@ private:
   ImportedArgs &result;
   Flags given, launcher;
   bool startedByTorchOrPython = false;
-  std::map<std::string, std::vector<std::string>>
-      unknownFlags; ///< by the part of their values that only the shell knows
+  /// Flags whose values only the shell knows, by the name of what the values depend on.
+  struct UnknownFlags {
+    std::vector<std::string> flags;
+    ShellWord value; ///< of the first one
+  };
+  std::map<std::string, UnknownFlags> unknownFlags;
   std::set<std::string> used;
 };
 

@@ -18,7 +18,7 @@ public:
       : FlagWriter(given, yaml), file(file), options(options), result(result) {}
 
   void run(const std::string &text) {
-    if (!given.read(text))
+    if (!given.read(text, options.shell))
       return;
     given.ignore(options.ignoredFlags);
     if (hasBase())
@@ -86,6 +86,15 @@ private:
                                "a script does not say on which devices it runs; give --cluster NAME, such "
                                "as h100_dgx, a100_80g_selene or ascend_910b_64g");
       return stated;
+    }
+    if (const ShellWord *word =
+            given.unknownLauncherWord({"--nproc_per_node", "--nproc-per-node", "--num_gpus", "--nnodes", "--num_nodes",
+                                       "--nodes", "-N", "--ntasks-per-node"})) {
+      result.diagnostics.error(word->where,
+                               fmt::format("the number of devices depends on {}, which only the shell "
+                                           "knows; {}{}--cluster NAME:HOSTSxDEVICES",
+                                           word->unknown, word->remedy, word->remedy.empty() ? "give " : ", or "));
+      return 0;
     }
     result.diagnostics.error(
         {file, 0, 0}, "the number of devices is not stated: no torchrun with --nproc_per_node and "

@@ -44,8 +44,7 @@ std::string withoutQuotes(const std::string &text) {
 void writeStart(GivenFlags &given, RunFileWriter &yaml) {
   bool evaluates = given.isSet("--skip-train", "run_mode"), finetunes = given.isSet("--finetune", "run_mode");
   bool isWithoutState = given.isSet("--no-load-optim", "resume_training");
-  // A script that loads from the folder it saves to resumes its own run: `espalier run --resume`. Only the shell may
-  // know which folder that is.
+  // A script that loads from the folder it saves to resumes its own run: `espalier run --resume`.
   bool isOwn = given.haveOneValue("--load", "--save") && !evaluates && !finetunes && !isWithoutState;
   bool isKnown = given.isKnown("--load");
   std::optional<std::string> from;

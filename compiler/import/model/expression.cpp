@@ -15,8 +15,7 @@ using Value = std::optional<double>;
 
 class Evaluator {
 public:
-  Evaluator(std::string_view text, const NameLookup &lookup, Division division)
-      : text(text), lookup(lookup), division(division) {}
+  Evaluator(std::string_view text, const NameLookup &lookup) : text(text), lookup(lookup) {}
 
   ExpressionValue run() {
     result.value = sum();
@@ -68,13 +67,7 @@ private:
         Value right = factor();
         if (right && *right == 0)
           fail("division by zero");
-        bool isWhole = division == Division::Whole;
-        left = combine(left, right, [isWhole](double a, double b) { return isWhole ? std::trunc(a / b) : a / b; });
-      } else if (division == Division::Whole && take('%')) {
-        Value right = factor();
-        if (right && *right == 0)
-          fail("division by zero");
-        left = combine(left, right, [](double a, double b) { return std::fmod(a, b); });
+        left = combine(left, right, [](double a, double b) { return a / b; });
       } else {
         return left;
       }
@@ -174,7 +167,6 @@ private:
 
   std::string_view text;
   const NameLookup &lookup;
-  const Division division;
   ExpressionValue result;
   size_t at = 0;
   int depth = 0;
@@ -182,10 +174,10 @@ private:
 
 } // namespace
 
-ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup, Division division) {
+ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup) {
   if (text.size() > 1000)
     return {std::nullopt, "expression is longer than 1000 characters", {}};
-  return Evaluator(text, lookup, division).run();
+  return Evaluator(text, lookup).run();
 }
 
 } // namespace espalier

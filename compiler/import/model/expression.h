@@ -20,12 +20,8 @@ struct ExpressionValue {
 /// Returns the value of a name. Sets `known` to false if the name does not exist.
 using NameLookup = std::function<std::optional<double>(const std::string &name, bool &known)>;
 
-/// The kind of division: exact, or truncating as in a shell. Only the latter has the remainder operator %.
-enum class Division { Exact, Whole };
-
 /// Evaluates + - * /, parentheses, numbers, names, first_of(a, ...), floor, ceil, sqrt, log, min and max. Values
 /// are doubles, so integers are exact up to 2^53. Nesting is limited to 32 levels.
-ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup,
-                                   Division division = Division::Exact);
+ExpressionValue evaluateExpression(std::string_view text, const NameLookup &lookup);
 
 } // namespace espalier

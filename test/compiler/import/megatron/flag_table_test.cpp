@@ -148,8 +148,8 @@ TEST(FlagTable, FlagsWithoutALaunchAreOneError) {
     EXPECT_EQ(std::ranges::count(findings, '\n'), 1) << findings;
     if (std::string_view(text).find("--") != std::string_view::npos)
       EXPECT_THAT(findings,
-                  HasSubstr("error: no command uses the flags of MODEL_ARGS, so that the launch and the sizes "
-                            "of the run are missing; add `torchrun "));
+                  HasSubstr("error: no command of the script launches a .py file, so that launcher, batch and parallel "
+                            "sizes are missing; $MODEL_ARGS holds flags"));
     else
       EXPECT_THAT(findings, HasSubstr("error: no flags are found"));
   }

@@ -1,7 +1,5 @@
-// Imports a Megatron command line as a run file. The script is parsed as a shell would expand it, without running it,
-// and each flag is mapped.
+// Imports a Megatron command line as a run file. Each flag of the launch is mapped.
 #include "compiler/import/megatron/import_args.h"
-#include "compiler/import/megatron/shell_words.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,17 +10,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 namespace {
-
-std::vector<std::string> wordsOfLast(const std::string &text) {
-  Diagnostics diagnostics;
-  std::vector<ShellCommand> commands = readShell("x.sh", text, diagnostics);
-  EXPECT_FALSE(diagnostics.hasErrors()) << diagnostics.render();
-  std::vector<std::string> words;
-  if (!commands.empty())
-    for (const ShellWord &word : commands.back())
-      words.push_back(word.text);
-  return words;
-}
 
 ImportedArgs importText(const std::string &text, const std::string &cluster = "a100_80g_selene:1x4") {
   ArgsOptions options;
@@ -41,84 +28,6 @@ const std::string small = "pretrain.py --num-layers 24 --hidden-size 1024 --num-
                           "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --global-batch-size 16 ";
 
 } // namespace
-
-TEST(ShellWords, VariablesArraysQuotesAndContinuedLines) {
-  EXPECT_THAT(wordsOfLast("A=1\nB=\"x y\"\nrun $A ${B} \"$B\" '$A' ${C:-d}"),
-              ElementsAre("run", "1", "x", "y", "x y", "$A", "d"));
-  EXPECT_THAT(wordsOfLast("L=( --a 1 # why\n --b \"2 3\" )\nL+=(--c)\nrun ${L[@]} \\\n end"),
-              ElementsAre("run", "--a", "1", "--b", "2", "3", "--c", "end"));
-  EXPECT_THAT(wordsOfLast("L=( --b \"2 3\" )\nrun \"${L[@]}\""), ElementsAre("run", "--b", "2 3"));
-  EXPECT_THAT(wordsOfLast("N=8\nexport M=$((N * 2 + 1))\nrun $M > log 2>&1"), ElementsAre("run", "17"));
-  EXPECT_THAT(wordsOfLast("run \"\" a#b # c"), ElementsAre("run", "", "a#b"));
-}
-
-TEST(ShellWords, DefaultsReplaceEmptyVariables) {
-  EXPECT_THAT(wordsOfLast("N=8\nrun ${A:-$N} ${B:-\"x${N}\"} ${C:-${D:-${N}}} ${E-$((N / 2))}"),
-              ElementsAre("run", "8", "x8", "8", "4"));
-  EXPECT_THAT(wordsOfLast("X=\nY=''\nrun ${X:-1} ${Y:-2} a${X-3}"), ElementsAre("run", "1", "2", "a"));
-  EXPECT_THAT(wordsOfLast(": ${N:=2} \"${M:=3}\"\nrun $N $((N * M))"), ElementsAre("run", "2", "6"));
-  EXPECT_THAT(wordsOfLast("run $((${N:-8} * 2))"), ElementsAre("run", "16"));
-}
-
-TEST(ShellWords, DivisionTruncates) {
-  EXPECT_THAT(wordsOfLast("N=7\nrun $((N / 2 * 2)) $((N % 4)) $((-N / 2))"), ElementsAre("run", "6", "3", "-3"));
-}
-
-TEST(ShellWords, HereDocumentsAreNoCommands) {
-  EXPECT_THAT(wordsOfLast("A=1\ncat > conf.json <<EOF\n{\"it's\": 1}\nA=2\nEOF\nrun $A"), ElementsAre("run", "1"));
-  EXPECT_THAT(wordsOfLast("cat <<-'END' | tee x\n\tA=2\n\tEND\nrun b"), ElementsAre("run", "b"));
-}
-
-TEST(ShellWords, ConditionsAreReported) {
-  for (const char *text : {"[[ $F == 1 ]] && A=1\nrun $A", "test -f x || A=1\nrun $A", "if a; then A=1; fi\nrun $A"}) {
-    Diagnostics diagnostics;
-    readShell("x.sh", text, diagnostics);
-    EXPECT_THAT(diagnostics.render(), HasSubstr("control flow is not followed")) << text;
-  }
-  Diagnostics diagnostics;
-  readShell("x.sh", "cd x && run a | tee log\nA=1\nrun $A", diagnostics);
-  EXPECT_EQ(diagnostics.render(), "");
-}
-
-TEST(ShellWords, ValuesThatOnlyTheShellKnowsAreMarked) {
-  Diagnostics diagnostics;
-  std::vector<ShellCommand> commands = readShell("x.sh", "P=$1\nrun $P $(date) `pwd` $NONE $@", diagnostics);
-  ASSERT_EQ(commands.size(), 1u);
-  ASSERT_EQ(commands[0].size(), 5u);
-  EXPECT_EQ(commands[0][1].unknown, "$1");
-  EXPECT_THAT(commands[0][2].unknown, HasSubstr("output of a command"));
-  EXPECT_THAT(commands[0][3].unknown, HasSubstr("backticks"));
-  EXPECT_EQ(commands[0][4].unknown, "$NONE");
-}
-
-TEST(ShellWords, RefusesUnclosedAndUnboundedWords) {
-  std::string deep = "run ";
-  for (int i = 0; i < 40; ++i)
-    deep += "${A:-";
-  deep += std::string(40, '}');
-  for (const std::string &text : {std::string("run 'a"), std::string("run \"a"), std::string("A=( b"),
-                                  std::string("run ${A"), std::string("run $(a"), deep}) {
-    Diagnostics diagnostics;
-    readShell("x.sh", text, diagnostics);
-    EXPECT_TRUE(diagnostics.hasErrors()) << text;
-  }
-  std::string doubling = "A=0123456789\n";
-  for (int i = 0; i < 40; ++i)
-    doubling += "A=$A$A\n";
-  std::string word = "A=" + std::string(1 << 19, 'a') + "\nrun ", list = word + "\nL=( ";
-  for (int i = 0; i < 100000; ++i) {
-    word += "$A";
-    list += "$A ";
-  }
-  for (const std::string &text : {doubling, word, list + ")"}) {
-    Diagnostics diagnostics;
-    readShell("x.sh", text, diagnostics);
-    EXPECT_THAT(diagnostics.render(), HasSubstr("more than 1 MiB"));
-  }
-  Diagnostics large;
-  EXPECT_TRUE(readShell("x.sh", std::string((1 << 20) + 1, 'a'), large).empty());
-  EXPECT_THAT(large.render(), HasSubstr("at most 1048576"));
-}
 
 TEST(ImportArgs, LaunchersStateTheDevices) {
   auto clusterOf = [](const std::string &launcher) {
@@ -360,6 +269,23 @@ TEST(ImportArgs, UnknownValuesAreReportedOnce) {
   EXPECT_EQ(text.find("which only the shell knows", second + 1), std::string::npos);
 }
 
+// The error names the variable that the value depends on, and how to give it.
+TEST(ImportArgs, UnknownValuesNameTheVariable) {
+  std::string text = errorsOf("S=$((TOKENS / 4096))\nOUT=$ROOT/out\nA=(--lr-decay-iters $S --save $OUT)\n" + small +
+                              "${A[@]} --lr 1 --lr-decay-style cosine");
+  EXPECT_THAT(text, HasSubstr("x.sh:1:3: error: the value of --lr-decay-iters depends on $TOKENS, which only the shell "
+                              "knows; give --env TOKENS=VALUE"));
+  EXPECT_THAT(text, Not(HasSubstr("ROOT")));
+  EXPECT_THAT(
+      errorsOf("if [ $SIZE = 7b ]; then\n  L=1e-3\nelse\n  L=1e-4\nfi\n" + small + "--lr $L"),
+      HasSubstr("x.sh:4:5: error: the value of --lr depends on $SIZE (line 1), which only the shell knows; give "
+                "--env SIZE=VALUE"));
+  EXPECT_THAT(
+      errorsOf("torchrun --nproc_per_node 8 --nnodes $NODES " + small, "h100_dgx"),
+      HasSubstr("the number of devices depends on $NODES, which only the shell knows; give --env NODES=VALUE, or "
+                "--cluster NAME:HOSTSxDEVICES"));
+}
+
 TEST(ImportArgs, ModelsOfLlamasKind) {
   const std::string llama = small + "--normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
                                     "--hidden-dropout 0 --attention-dropout 0 --swiglu ";
@@ -515,17 +441,56 @@ TEST(ImportArgs, DataOfTheScriptAreThoseOfTheRunFile) {
   EXPECT_THAT(args.yaml, Not(HasSubstr("train_dataset")));
 }
 
-// Scripts choose between mock data and real data by a condition. The importer does not evaluate conditions.
-TEST(ImportArgs, TheMockWinsOverDataOfAnotherBranch) {
+// Scripts choose between mock data and real data by a condition.
+TEST(ImportArgs, ConditionsChooseTheData) {
   const std::string script = "D=${4:-\"MOCK\"}\nif [[ $D == MOCK ]]; then\n  ARGS+=(\n    \"--mock-data\"\n    "
                              "\"--split '99,1,0'\"\n  )\nelse\n  ARGS+=(\n    \"--data-path $D\"\n    \"--split "
                              "'99,1,0'\"\n  )\nfi\n";
   ImportedArgs args = importText(script + small + "${ARGS[@]}");
-  EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+  EXPECT_EQ(args.diagnostics.render(), "");
   EXPECT_THAT(args.yaml, HasSubstr("data_path: ['mock']  # --mock-data"));
   EXPECT_THAT(args.yaml, HasSubstr("split: '99,1,0'"));
-  EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: --mock-data wins over --data-path"));
+  ArgsOptions options;
+  options.cluster = "a100_80g_selene:1x4";
+  options.shell.arguments = {{4, "/data/text"}};
+  EXPECT_THAT(importArgs("x.sh", script + small + "${ARGS[@]}", options).yaml, HasSubstr("data_path: ['/data/text']"));
+  EXPECT_THAT(importText(small + "--mock-data --data-path x").diagnostics.render(),
+              HasSubstr("warning: --mock-data wins over --data-path"));
   EXPECT_THAT(errorsOf(small + "--data-path"), HasSubstr("--data-path takes a value, got none"));
+}
+
+// What an unknown word behind a flag holds decides which flags the launch has.
+TEST(ImportArgs, UnknownWordsBehindFlagsAreErrors) {
+  const char *error =
+      "which flags the launch has depends on $EXTRA, which only the shell knows; give --env EXTRA=VALUE";
+  for (const char *flags : {"--seed 1 $EXTRA", "--bf16 $EXTRA", "--save $1 $EXTRA", "--log-interval 1 $EXTRA"})
+    EXPECT_THAT(errorsOf(small + flags), HasSubstr(error)) << flags;
+  ArgsOptions options;
+  options.cluster = "a100_80g_selene:1x4";
+  options.shell.environment = {{"EXTRA", ""}};
+  EXPECT_EQ(importArgs("x.sh", small + "--bf16 $EXTRA", options).diagnostics.render(), "");
+  options.shell.environment = {{"EXTRA", "--seed 7"}};
+  EXPECT_THAT(importArgs("x.sh", small + "--bf16 $EXTRA", options).yaml, HasSubstr("seed: 7"));
+}
+
+// Paths that only the shell knows are given when the run starts.
+TEST(ImportArgs, UnknownPathsOfCheckpointsAreLeftToTheRun) {
+  for (const char *flags : {"--load $1 --save $1", "--load $1/a --save $2", "--load $(pwd)/x --no-load-optim",
+                            "--load $1 --finetune", "--load $1 --skip-train"}) {
+    ImportedArgs args = importText(small + flags);
+    EXPECT_FALSE(args.diagnostics.hasErrors()) << flags << args.diagnostics.render();
+    EXPECT_THAT(args.yaml, Not(HasSubstr("load_checkpoint"))) << flags;
+    EXPECT_TRUE(std::ranges::any_of(args.flags, [](const ImportedKey &flag) {
+      return flag.key == "--load" && flag.effect.starts_with("give it at the run");
+    }));
+  }
+}
+
+TEST(ImportArgs, FilesOfModelFlagsSayWhatIsMissing) {
+  EXPECT_THAT(
+      errorsOf("MODEL_ARGS=\"\n --num-layers 2\n --hidden-size 64\"\nMOE_ARGS=(--num-experts 8)\nN=2\n"),
+      HasSubstr("x.sh: error: no command of the script launches a .py file, so that launcher, batch and parallel "
+                "sizes are missing; $MODEL_ARGS, $MOE_ARGS holds flags"));
 }
 
 TEST(ImportArgs, PlaceholdersAreErrorsAtTheirLocation) {
@@ -540,9 +505,6 @@ TEST(ImportArgs, PlaceholdersAreErrorsAtTheirLocation) {
         "error: the value of --vocab-file is a placeholder, <path to vocab>/vocab.json;",
         "error: the value of --merge-file is a placeholder, <Specify>;"})
     EXPECT_THAT(text, HasSubstr(part));
-  // Redirected files are not arguments.
-  EXPECT_THAT(wordsOfLast("run a <b >c 2>d"), ElementsAre("run", "a"));
-  EXPECT_THAT(wordsOfLast("run <b"), ElementsAre("run"));
 }
 
 // 16 samples, micro-batch size 1, one replica.
