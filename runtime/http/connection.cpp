@@ -201,7 +201,7 @@ void Connection::takeBody() {
   Error error;
   if (!parser->is_done() && buffer.size() > 0)
     buffer.consume(parser->put(buffer.data(), error));
-  if (!share.growTo(parser->get().body().capacity(), server.limits.bodies))
+  if (!share.growTo(parser->get().body().size(), server.limits.bodies))
     return refuse({503, "the bodies of all requests are too long; try again later"});
   if (error == beast::http::error::body_limit)
     return refuse({413, fmt::format("the body is longer than {} bytes", server.limits.bodyBytes)});

@@ -14,8 +14,9 @@
 
 namespace espalier::rt::http {
 
-/// Bounds of a server. Memory is below `bodies`, plus for each connection `headBytes` for its buffer and about as much
-/// for its parsed head, plus for each response that is written its own size or, of a stream, twice `unsentBytes`.
+/// Bounds of a server. Memory is below twice `bodies`, because strings grow by doubling, plus for each connection three
+/// times `headBytes` for its buffer and its parsed head, plus for each response that is written its own size or, of a
+/// stream, twice `unsentBytes`.
 struct Limits {
   using Seconds = std::chrono::duration<double>;
 
