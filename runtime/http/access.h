@@ -12,11 +12,11 @@ namespace espalier::rt::http {
 
 /// The rules of one port.
 struct Access {
-  std::string token;                  ///< bearer token that clients must send; empty: none
-  std::vector<std::string> openPaths; ///< which need no token
-  std::vector<std::string> hosts;   ///< names in the field Host beside loopback names and the address of the connection
-  bool takesAnyHost = false;        ///< no check of Host
-  std::vector<std::string> origins; ///< of web pages of other servers that may send requests; "*": all
+  std::string token = "";                  ///< bearer token that clients must send; empty: none
+  std::vector<std::string> openPaths = {}; ///< which need no token
+  std::vector<std::string> hosts = {};     ///< values of Host beside loopback names and the local address
+  bool takesAnyHost = false;               ///< no check of Host
+  std::vector<std::string> origins = {};   ///< of web pages of other servers that may send requests; "*": all
 
   /// Returns why the client may not send this request.
   std::optional<Refusal> whyNot(const Head &head) const;

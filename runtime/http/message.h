@@ -58,7 +58,7 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 
 struct Response {
   int status = 200;
-  std::string type; ///< Content-Type; empty: no body
+  std::string type = ""; ///< Content-Type; empty: no body
   std::string body = "";
   Fields fields = {}; ///< others than those that the server writes itself
 };

@@ -10,7 +10,7 @@ from patience import slowdown
 from served import Served, get, post, status_of, together
 
 IDLE, SLOW, CLIENTS = 1000, 200, 8
-STATED = 256 << 20  # docs/generate.md: what all connections take at most
+STATED = 256 << 20  # docs/generate.md: what all connections take at most, without a sanitizer
 
 
 def open_files(process):
@@ -86,7 +86,7 @@ def check_gone(server):
 
 def check_waiting(plan, checkpoint):
     server = Served(plan, checkpoint, "--waiting", "4")
-    said = together(lambda i: server.exchange(post(prompt=["a"] * 8, max_tokens=60)), 24)
+    said = together(lambda i: server.exchange(post(prompt=["a"] * 8, n=16, max_tokens=60)), 24)
     statuses = {status_of(one) for one in said}
     assert statuses == {200, 503}, said
     assert all(b"\r\nRetry-After: 1\r\n" in one for one in said if status_of(one) == 503), said
@@ -117,7 +117,7 @@ def check_memory(plan, checkpoint):
     wait_for(lambda: server.metrics().get('espalier_responses_total{path="/v1/completions",status="503"}', 0) > 0,
              "all bodies are taken")
     grown = server.memory("VmHWM") - before
-    assert 64 << 20 < grown < STATED, f"{grown >> 20} MiB"
+    assert 64 << 20 < grown < STATED * slowdown, f"{grown >> 20} MiB"
     assert status_of(server.exchange(get("/health"))) == 200
     for client in clients:
         client.close()
