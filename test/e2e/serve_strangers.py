@@ -84,6 +84,27 @@ def check_gone(server):
     print(f"the texts of {len(clients)} clients that have gone are dropped")
 
 
+def check_batch(server):
+    """A short text takes the place of long texts that nobody waits for, and waits for those that somebody does."""
+    long, short = post(prompt=["a"] * 4, max_tokens=1000), post(prompt="a", max_tokens=1)
+
+    def seconds(is_gone):
+        client = server.connect()
+        client.sendall(long)
+        wait_for(lambda: server.metrics()["espalier_texts_running"] == 4, "the batch is not full")
+        begin = time.monotonic()
+        if is_gone:
+            client.close()
+        assert status_of(server.exchange(short)) == 200
+        taken = time.monotonic() - begin
+        client.close()
+        wait_for(lambda: server.metrics()["espalier_texts_running"] == 0, "a text runs")
+        return taken
+    held, free = (min(seconds(is_gone) for _ in range(5)) for is_gone in (False, True))
+    assert free < held / 2, (free, held)
+    print("the batch is free when its client has gone")
+
+
 def check_waiting(plan, checkpoint):
     server = Served(plan, checkpoint, "--waiting", "4")
     said = together(lambda i: server.exchange(post(prompt=["a"] * 8, n=16, max_tokens=60)), 24)
@@ -136,6 +157,7 @@ def main():
     check_many(server)
     check_health(server)
     check_gone(server)
+    check_batch(server)
     server.end()
     check_waiting(plan, checkpoint)
     print(f"ended with {check_memory(plan, checkpoint).end()}")
