@@ -115,13 +115,13 @@ struct CompileArguments {
 
 /// Imports the run file. Returns nothing if it has errors or asks for features that are not implemented, because
 /// compiling without them would give a different model.
-std::optional<RunConfig> importOrReport(const RunArguments &arguments) {
+std::optional<ImportedRun> importOrReport(const RunArguments &arguments) {
   ImportedRun imported = importRun(arguments.file, arguments.import);
   imported.diagnostics.refuse();
   fmt::print(stderr, "{}", imported.diagnostics.render());
   if (!imported.ok())
     return std::nullopt;
-  return std::move(imported.config);
+  return imported;
 }
 
 /// Prints the compiled plan as a line, or as JSON with the planner's prediction.
@@ -164,9 +164,10 @@ bool isVerified(const rt::pb::Plan &plan, const CompilerServices &services) {
 }
 
 /// Compiles the run into the file `output`. Says why there is no plan as an error, or as a note.
-int compileInto(const std::string &output, const RunArguments &arguments, const RunConfig &run,
+int compileInto(const std::string &output, const RunArguments &arguments, const ImportedRun &imported,
                 const CompileArguments &asked, const CompilerServices &services, bool isOptional = false) {
   const CompileOptions &options = asked.options;
+  const RunConfig &run = imported.config;
   mlir::MLIRContext context;
   printDiagnostics(context);
   ChosenPlan chosen = choosePlan(context, run, options.target);
@@ -193,6 +194,8 @@ int compileInto(const std::string &output, const RunArguments &arguments, const 
     chosen.prediction = predictionOf(context, run, *chosen.plan, options.target);
   if (chosen.prediction) // runs compare it with what they measure
     compiled->plan.set_predicted_step_seconds(chosen.prediction->stepSeconds);
+  compiled->plan.set_run_text(imported.runText);
+  compiled->plan.set_model_text(imported.modelText);
   if (!isVerified(compiled->plan, services))
     return Failed;
   std::string bytes = rt::planFileBytes(compiled->plan);
@@ -258,7 +261,7 @@ int compileElastic(const RunArguments &arguments, const CompileArguments &asked,
         reason = diagnostic.message;
     int result = DoesNotFit;
     if (reason.empty())
-      result = compileInto(rt::planFileFor(asked.output, devices), smaller, imported.config, other, services,
+      result = compileInto(rt::planFileFor(asked.output, devices), smaller, imported, other, services,
                            /*isOptional=*/true);
     if (result != Success && result != DoesNotFit)
       return result;
@@ -278,12 +281,12 @@ int compileElastic(const RunArguments &arguments, const CompileArguments &asked,
 int compileVerb(const RunArguments &arguments, const CompileArguments &asked, const CompilerServices &services) {
   if (!isTarget(asked.options.target, arguments.file))
     return UserError;
-  std::optional<RunConfig> run = importOrReport(arguments);
+  std::optional<ImportedRun> run = importOrReport(arguments);
   if (!run)
     return UserError;
-  std::vector<int> counts = elasticDevices(asked, *run);
+  std::vector<int> counts = elasticDevices(asked, run->config);
   int result = compileInto(asked.output, arguments, *run, asked, services);
-  return result != Success || counts.empty() ? result : compileElastic(arguments, asked, *run, counts, services);
+  return result != Success || counts.empty() ? result : compileElastic(arguments, asked, run->config, counts, services);
 }
 
 /// Returns whether phase `one` comes after phase `other`; false if one of them is not given.

@@ -2,11 +2,13 @@
 #include "tools/convert_command.h"
 
 #include "tools/commands.h"
+#include "tools/folder_run.h"
 
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/run/describe_weights.h"
 
 #include "runtime/checkpoint/convert/peft.h"
+#include "runtime/checkpoint/kept_files.h"
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
@@ -47,11 +49,13 @@ std::string configText(const ConvertWords &words, const ImportedRun &run, const 
   return text;
 }
 
-void toHf(const ConvertWords &words, const ImportedRun &run, const rt::ConvertedModel &model) {
+void toHf(const ConvertWords &words, const ImportedRun &run, const rt::ConvertedModel &model,
+          const std::filesystem::path &tokenizerPlace) {
   rt::HfExport options;
   options.format = words.format == "bin" ? rt::WeightFormat::Bin : rt::WeightFormat::Safetensors;
   options.shards = words.shards;
   options.reference = words.reference;
+  options.files = rt::tokenizerFilesIn(tokenizerPlace);
   options.mergesAdapters = words.merges;
   rt::convertToHf(model, words.source, words.target, options,
                   [&](const std::string &type) { return configText(words, run, type); });
@@ -60,7 +64,7 @@ void toHf(const ConvertWords &words, const ImportedRun &run, const rt::Converted
 /// Checks that the options fit the adapters of the model and the source.
 void checkAdapters(const ConvertWords &words, const rt::ConvertedModel &model, rt::WeightSystem from) {
   bool hasAdapters = !model.adapters.model.parameters.empty(), isAdapter = from == rt::WeightSystem::Peft;
-  if (isAdapter == words.base.empty())
+  if (isAdapter == words.base.empty() && words.to != "peft")
     throw rt::PlanError(
         isAdapter
             ? fmt::format("{}: holds adapters alone; --base names the weights beside which they lie", words.source)
@@ -108,20 +112,40 @@ public:
   const std::filesystem::path path;
 };
 
-/// Imports the run file, or else the model of the folder of transformers that is converted or named by --reference.
+/// Imports the run file, or else the model that the source or --reference tells.
 ImportedRun importModel(const ConvertWords &words, const ScratchFolder &scratch) {
   if (!words.run.empty())
     return importRun(words.run);
-  bool isHf = std::filesystem::is_directory(words.source) && rt::systemAt(words.source) == rt::WeightSystem::Hf;
-  std::string folder = isHf ? words.source : words.reference;
+  bool isFolder = std::filesystem::is_directory(words.source);
+  rt::WeightSystem system = isFolder ? rt::systemAt(words.source) : rt::WeightSystem::Megatron;
+  bool isKept = system == rt::WeightSystem::Espalier && keepsRun(words.source);
+  std::string folder = isKept || system == rt::WeightSystem::Hf ? words.source : words.reference;
   if (folder.empty())
     throw UsageError("the model is not known; --model names its run file, --reference its folder of transformers");
-  std::string file = folder + "/config.json";
-  ImportedHf imported = importHfConfig(file, rt::readText(file, uint64_t(1) << 20), {});
-  requireNone(imported.diagnostics);
-  std::filesystem::path run = scratch.path / "run.yaml";
-  rt::writeWhole(run, imported.yaml);
-  return importRun(run);
+  return importRun(writeFolderRun(folder, scratch.path).run);
+}
+
+/// Returns the name of the weights beside which adapters lie: --base, or the weights that the run started from.
+std::string baseOf(const ConvertWords &words, const ImportedRun &run) {
+  if (!words.base.empty())
+    return words.base;
+  std::filesystem::path weights = rt::keptWeights(rt::sideFolderOf(words.source));
+  std::string name = rt::baseModelNameOf(weights.empty() ? std::filesystem::path(run.config.loadCheckpoint) : weights);
+  if (name.empty())
+    fmt::print(stderr,
+               "{}: note: adapter_config.json names no base model, because the run did not start from a folder of "
+               "transformers; --base NAME names it\n",
+               words.target);
+  return name;
+}
+
+/// Returns what a checkpoint keeps: the run file and the model file, and the tokenizer of the weights.
+std::vector<rt::SideFile> keptOf(const ConvertWords &words, const ImportedRun &run) {
+  const std::string &weights = words.base.empty() ? words.source : words.base;
+  std::vector<rt::SideFile> files = rt::keptTexts(run.runText, run.config.modelFile, run.modelText);
+  for (rt::SideFile &file : rt::tokenizerFilesIn(rt::sideFolderOf(weights)))
+    files.push_back(std::move(file));
+  return files;
 }
 
 /// Writes the checkpoint that `words.source` is converted to on the way to another system, and makes it the source.
@@ -133,6 +157,7 @@ void convertFirst(ConvertWords &words, const rt::ConvertedModel &model, rt::Weig
 }
 
 void convert(ConvertWords words) {
+  std::filesystem::path tokenizerPlace = rt::sideFolderOf(words.source);
   rt::WeightSystem from = rt::systemAt(words.source);
   ScratchFolder scratch(words.target);
   ImportedRun run = importModel(words, scratch);
@@ -153,11 +178,11 @@ void convert(ConvertWords words) {
     convertFirst(words, model, from, scratch);
   std::string written = words.target;
   if (isToOurs)
-    written = rt::convertToNative(model, from, words.source, words.target, words.base).string();
+    written = rt::convertToNative(model, from, words.source, words.target, words.base, keptOf(words, run)).string();
   else if (words.to == "hf")
-    toHf(words, run, model);
+    toHf(words, run, model, tokenizerPlace);
   else if (words.to == "peft")
-    rt::writePeftFolder(model, words.source, words.target);
+    rt::writePeftFolder(model, words.source, words.target, baseOf(words, run), rt::tokenizerFilesIn(tokenizerPlace));
   else
     rt::convertToMegatron(model, words.source, words.target, words.names, {words.tp, words.pp});
   uint64_t weights = model.model.parameterCount(), adapters = model.adapters.model.parameterCount();
@@ -190,9 +215,12 @@ void addConvertCommand(const Verb &app) {
   command.option("SRC", words->source, "a checkpoint, or a folder of transformers, Megatron or peft").required();
   command.option("DST,-o,--output", words->target, "folder to write").required();
   command.option("--to", words->to, "what to write").required().oneOf({"espalier", "hf", "megatron", "peft"});
-  command.option("--model", words->run,
-                 "run file of the model; default: made from the config.json of SRC or --reference");
-  command.option("--base", words->base, "weights beside which the adapters of a folder of peft lie");
+  command.option(
+      "--model", words->run,
+      "run file of the model; default: the one that a checkpoint keeps, or the config.json of SRC or --reference");
+  command.option(
+      "--base", words->base,
+      "weights beside which the adapters of a folder of peft lie; with --to peft, their name for transformers");
   command.flag("--json", words->json, "print the folder, the model and its size as JSON");
   Verb megatron = command.group("megatron", "with --to megatron");
   megatron.option("--tp", words->tp, "tensor-parallel ranks").range(1, 100000);

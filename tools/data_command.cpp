@@ -9,7 +9,9 @@
 #include "runtime/dataset/dataset_report.h"
 #include "runtime/dataset/gpt_dataset.h"
 #include "runtime/dataset/indexed_writer.h"
+#include "runtime/tokenizer/tokenizer_files.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <glob.h>
 #include <nlohmann/json.hpp>
@@ -104,6 +106,16 @@ void mergeSets(const std::vector<IndexedDataset> &sets, IndexedWriter &writer) {
   writer.commit();
 }
 
+/// Returns the files of the tokenizer of all sets, or none if they differ.
+std::vector<SideFile> commonTokenizer(const std::vector<std::string> &prefixes) {
+  std::vector<SideFile> common = tokenizerFilesIn(tokenizerFolderOf(prefixes.front()));
+  auto isCommon = [&](const std::string &prefix) {
+    return std::ranges::equal(common, tokenizerFilesIn(tokenizerFolderOf(prefix)),
+                              [](auto &a, auto &b) { return a.name == b.name && a.bytes == b.bytes; });
+  };
+  return std::ranges::all_of(prefixes, isCommon) ? common : std::vector<SideFile>();
+}
+
 void addMerge(const Verb &data) {
   auto inputs = std::make_shared<std::vector<std::string>>();
   auto output = std::make_shared<std::string>();
@@ -130,6 +142,7 @@ void addMerge(const Verb &data) {
     }
     IndexedWriter writer(*output, sets.front().tokenType());
     mergeSets(sets, writer);
+    writeTokenizerFolder(tokenizerFolderOf(*output), commonTokenizer(*inputs));
     if (*json)
       return printJson({{"documents", writer.documentCount()}, {"tokens", writer.tokenCount()}, {"prefix", *output}});
     fmt::print("{} documents, {} tokens in {}.bin and .idx\n", writer.documentCount(), writer.tokenCount(), *output);

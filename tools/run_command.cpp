@@ -269,6 +269,9 @@ void addRunOptions(const Verb &run, RunWords &words) {
                  "load_checkpoint");
   Option checkpoint = run.option("--checkpoint", options.checkpoint,
                                  "folder of the checkpoints; of a plan for evaluation, where its weights are");
+  run.option("--tokenizer", options.tokenizer,
+             "file or folder of the tokenizer, which checkpoints keep; default: that of the data or of the weights")
+      .needs(checkpoint);
   run.option("--save-every", options.saveEvery, "steps between checkpoints; always at the end")
       .range(0, mostSteps)
       .needs(checkpoint);

@@ -5,6 +5,8 @@
 #include "format/path_kind.h"
 #include "messages/data_error.h"
 #include "runtime/dataset/tokenize_files.h"
+#include "runtime/dataset/tokenize_partitions.h"
+#include "runtime/tokenizer/tokenizer_files.h"
 
 #include <algorithm>
 #include <array>
@@ -140,7 +142,12 @@ void runTokenize(TokenizeArguments arguments) {
   std::unique_ptr<Tokenizer> tokenizer = openTokenizer(arguments.tokenizer);
   ProgressLine line(arguments.logInterval);
   arguments.job.progress = [&line](const TokenizeProgress &now) { line.show(now); };
-  TokenizeReport report = tokenizeFiles(*tokenizer, arguments.job);
+  const TokenizeJob &job = arguments.job;
+  std::vector<SideFile> files =
+      tokenizerFilesOf(arguments.tokenizer, job.chat ? std::optional(job.chat->chat) : std::nullopt);
+  TokenizeReport report = tokenizeFiles(*tokenizer, job);
+  for (const std::string &key : job.keys) // so that a checkpoint trained on the data keeps them
+    writeTokenizerFolder(tokenizerFolderOf(documentPrefix(job, key)), files);
   if (report.skippedLines > 0)
     fmt::print(stderr, "{}\n{} lines skipped, the first is above\n", report.firstSkipped, report.skippedLines);
   if (!report.firstMark.empty() && arguments.job.separator.empty() && !arguments.tokenizer.specialTokens)

@@ -4,6 +4,7 @@
 
 #include "runtime/checkpoint/agree.h"
 #include "runtime/checkpoint/commit.h"
+#include "runtime/checkpoint/kept_files.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/save_record.h"
 #include "runtime/checkpoint/stored_checkpoint.h"
@@ -22,6 +23,7 @@ struct CheckpointOptions {
   int64_t saveEvery = 0;      ///< interval in steps; 0: only at the end
   int64_t maxUnsaved = 3;     ///< saves in a row whose failure ends the run
   std::string token = {};     ///< set if another process of the run holds the folder's lock; only that process prints
+  std::vector<SideFile> kept = {}; ///< written into each checkpoint
 };
 
 /// The ranks of a process share one object. Each process has its own with the same content.

@@ -37,6 +37,19 @@ void addFaults(const std::filesystem::path &path, const Shard &shard, Depth dept
   }
 }
 
+/// Adds a fault of a file that is kept beside the shards.
+void addFaults(const std::filesystem::path &path, const KeptFile &kept, std::vector<std::string> &faults) {
+  try {
+    RegularFile file(path, Links::Refused);
+    RunningChecksum sum;
+    file.readParts(0, file.size(), [&](uint64_t, std::span<const std::byte> part) { sum.add(part); });
+    if (file.size() != kept.bytes || sum.text() != kept.checksum)
+      throw PlanError(fmt::format("{}: damaged: it does not fit its checksum", path.string()));
+  } catch (const PlanError &error) {
+    faults.push_back(error.what());
+  }
+}
+
 } // namespace
 
 void readPiece(const RegularFile &file, const Shard &shard, const StoredPiece &stored,
@@ -57,6 +70,9 @@ std::vector<std::string> shardFaults(const std::filesystem::path &checkpoint, co
   for (const Shard &shard : manifest.shards)
     if (faults.size() < mostFaults)
       addFaults(checkpoint / shard.file, shard, depth, faults);
+  for (const KeptFile &kept : manifest.kept)
+    if (depth == Depth::EveryByte && faults.size() < mostFaults)
+      addFaults(checkpoint / kept.file, kept, faults);
   return faults;
 }
 

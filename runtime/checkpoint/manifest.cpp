@@ -111,6 +111,14 @@ Shard shardOf(const Json &json) {
   return shard;
 }
 
+KeptFile keptOf(const Json &json) {
+  KeptFile kept{json.at("file"), static_cast<uint64_t>(wholeNumber(json.at("bytes"))), json.at("xxh3")};
+  std::filesystem::path path = kept.file;
+  if (path.empty() || path.is_absolute() || path.lexically_normal() != path || *path.begin() == "..")
+    refuse(fmt::format("'{}' is no file of this folder", kept.file));
+  return kept;
+}
+
 /// Returns the elements of a piece's box without padding.
 int64_t realElementsOfBox(const Piece &piece) {
   int64_t elements = 1;
@@ -182,6 +190,9 @@ Manifest manifestOf(const Json &json) {
   }
   for (const Json &shard : json.at("shards"))
     manifest.shards.push_back(shardOf(shard));
+  if (auto kept = json.find("kept"); kept != json.end())
+    for (const Json &file : *kept)
+      manifest.kept.push_back(keptOf(file));
   requireWhole(manifest);
   return manifest;
 }
@@ -247,6 +258,8 @@ std::string manifestText(const Manifest &manifest) {
                   {"run_steps", manifest.runSteps},
                   {"fingerprint", {{"model", manifest.fingerprint.model}, {"terms", manifest.fingerprint.terms}}},
                   {"shards", shards}};
+  for (const KeptFile &kept : manifest.kept)
+    json["kept"].push_back({{"file", kept.file}, {"bytes", kept.bytes}, {"xxh3", kept.checksum}});
   if (!manifest.hasOptimizer)
     json["holds"] = parametersOnly;
   if (!manifest.state.norms.empty())

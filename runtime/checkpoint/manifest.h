@@ -35,6 +35,13 @@ struct Shard {
   std::vector<StoredPiece> pieces;
 };
 
+/// A file of the folder besides the shards: the run file, the model file, or one of the tokenizer.
+struct KeptFile {
+  std::string file; ///< path within the checkpoint's folder
+  uint64_t bytes = 0;
+  std::string checksum;
+};
+
 /// The content of manifest.json.
 struct Manifest {
   uint64_t sequence = 0; ///< higher than in all older checkpoints of the folder; 0 in those of older versions
@@ -46,6 +53,7 @@ struct Manifest {
   Fingerprint fingerprint;
   bool hasOptimizer = true; ///< false: a converted checkpoint with values only; its training is unknown
   std::vector<Shard> shards;
+  std::vector<KeptFile> kept; ///< see kept_files.h
 
   int64_t ranks() const;
   uint64_t bytes() const;

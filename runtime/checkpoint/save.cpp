@@ -63,14 +63,19 @@ Manifest Checkpoints::manifestOf(const ScalarState &state) const {
   manifest.state = state;
   manifest.runSteps = options.steps;
   manifest.fingerprint = continuation.fingerprint;
+  manifest.kept = keptEntries(options.kept);
   return manifest;
 }
 
-void Checkpoints::draft(const ScalarState &state) const { writeDraft(folder.partial(state.step), manifestOf(state)); }
+void Checkpoints::draft(const ScalarState &state) const {
+  writeKept(folder.partial(state.step), options.kept);
+  writeDraft(folder.partial(state.step), manifestOf(state));
+}
 
 SaveRecord Checkpoints::commit(const ScalarState &state) {
   Manifest manifest = manifestOf(state);
   removeDraft(folder.partial(state.step));
+  writeKept(folder.partial(state.step), options.kept);
   manifest.shards = takeShards(folder.partial(state.step), program.mesh().ranks());
   lastGood = folder.commit(state.step, manifestText(manifest));
   unsaved = 0;

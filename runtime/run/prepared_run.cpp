@@ -1,6 +1,7 @@
 #include "runtime/run/prepared_run.h"
 
 #include "runtime/memory_check.h"
+#include "runtime/run/kept_of_run.h"
 #include "runtime/run/rank.h"
 #include "runtime/run/summary.h"
 #include "runtime/train/batch_ramp.h"
@@ -74,10 +75,10 @@ std::unique_ptr<Checkpoints> openCheckpoints(const Program &program, const RunOp
     throw PlanError("resuming needs the folder of the checkpoints; give --checkpoint DIR");
   std::unique_ptr<Checkpoints> checkpoints;
   if (!options.checkpoint.empty() && !isForEvaluation(program.plan().settings()))
-    checkpoints = std::make_unique<Checkpoints>(CheckpointOptions{options.checkpoint, options.resume,
-                                                                  options.acceptChanges, options.keep, options.steps,
-                                                                  options.saveEvery, options.maxUnsaved, token},
-                                                program, data);
+    checkpoints = std::make_unique<Checkpoints>(
+        CheckpointOptions{options.checkpoint, options.resume, options.acceptChanges, options.keep, options.steps,
+                          options.saveEvery, options.maxUnsaved, token, keptOfRun(program.plan(), options)},
+        program, data);
   return checkpoints;
 }
 

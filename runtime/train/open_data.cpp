@@ -58,6 +58,15 @@ bool hasInput(const pb::Plan &plan, const std::string &name) {
   });
 }
 
+std::vector<std::string> dataPaths(const pb::Plan &plan, const DataOptions &options) {
+  pb::Data data = merged(plan.settings().data(), options);
+  std::vector<std::string> paths;
+  if (!data.path().empty())
+    for (const BlendPart &part : parseBlend({data.path().begin(), data.path().end()}))
+      paths.push_back(part.path);
+  return paths;
+}
+
 std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &options, Split split, int64_t samples) {
   const pb::Settings &settings = plan.settings();
   pb::Data data = merged(settings.data(), options);

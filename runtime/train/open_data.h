@@ -26,6 +26,9 @@ struct DataOptions {
 /// DataError if the data cannot be read.
 std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &options, Split split, int64_t samples);
 
+/// Returns the paths of the run's data, without weights. Empty if the data are not named.
+std::vector<std::string> dataPaths(const pb::Plan &plan, const DataOptions &options);
+
 /// Returns whether a stage of the plan has an input of this name.
 bool hasInput(const pb::Plan &plan, const std::string &name);
 

@@ -118,6 +118,7 @@ struct RunOptions {
   std::string prometheusTokenFile;                ///< whose token scrapes must send; empty: none
   std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
   std::filesystem::path checkpoint;               ///< folder; empty: none
+  std::filesystem::path tokenizer;                ///< kept in checkpoints: its file or folder; empty: that of the data
   int64_t saveEvery = 0;                          ///< steps; 0: at the end only
   std::optional<SaveMode> save;                   ///< unset: background if memory holds the copy
   bool resume = false;                            ///< continue from the latest checkpoint

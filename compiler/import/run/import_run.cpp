@@ -8,6 +8,7 @@
 #include "compiler/import/run/run_reader.h"
 #include "compiler/import/run/trainer_format.h"
 #include "compiler/import/yaml/base_config.h"
+#include "compiler/import/yaml/yaml_text.h"
 #include "format/path_kind.h"
 #include "planner/model/schedule.h"
 
@@ -136,6 +137,27 @@ YamlPtr readPins(const std::vector<PinOption> &options, const Architecture *arch
         all = withValue(all, "planner.pin." + entry.key, entry.value);
   }
   return all;
+}
+
+/// Returns the text of a merged file without the keys that name what was merged.
+std::string completeText(YamlNode root) {
+  std::erase_if(root.entries, [](const YamlEntry &entry) {
+    return entry.key == "base_config" || entry.key == "pretrained_model_dir";
+  });
+  return yamlText(root);
+}
+
+/// Returns the run file's text with the command line's cluster, system and pins.
+std::string completeRunText(YamlPtr root, const ImportOptions &options, const YamlPtr &pins) {
+  for (const auto &[key, name] : {std::pair("cluster", &options.cluster), {"system", &options.system}}) {
+    auto value = std::make_shared<YamlNode>();
+    value->kind = YamlNode::Kind::Scalar;
+    value->text = *name;
+    value->quoted = true;
+    if (!name->empty())
+      root = withValue(root, key, value);
+  }
+  return completeText(pins ? *mergedOver(root, pins) : *root);
 }
 
 /// Returns a number or switch of model_config or moe_config, or 0 if it is not given.
@@ -494,6 +516,9 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     importParallel(reader, RunReader(*root, run, pinned.get()), options);
   if (run.ok())
     importRamp(reader);
+  run.runText = completeRunText(root, options, pinned);
+  if (architecture)
+    run.modelText = completeText(*architecture->root);
   if (run.config.runMode == "eval")
     leaveBackward(run.config);
   for (const KeyReport &key : run.keys)

@@ -45,6 +45,9 @@ struct ImportedRun {
   std::vector<KeyReport> keys;                 ///< every key of the file and of --set, in file order
   std::map<std::string, std::string> replaced; ///< key -> the value of the file that --set replaces, with its place
   std::vector<DerivedValue> derived;           ///< parameter count, global batch, devices, ...
+  /// The run file as it was read, with its bases, --set and the other options, and the model file with its bases. Both
+  /// are complete: they are read again without other files, except those that they name as data or weights.
+  std::string runText, modelText;
   bool ok() const { return !diagnostics.hasErrors(); }
 };
 

@@ -5,13 +5,6 @@
 
 namespace espalier {
 
-std::string quotedYaml(const std::string &text) {
-  std::string scalar = "'";
-  for (char c : text)
-    scalar += c == '\'' ? "''" : std::string(1, c);
-  return scalar + "'";
-}
-
 std::string droplessCapacity(double experts, double chosen) { return fmt::format("{}", experts / chosen); }
 
 void RunFileWriter::put(const std::string &path, const std::string &value, const std::string &source) {

@@ -1,13 +1,12 @@
 // Writes a run file as text, from dotted keys.
 #pragma once
 
+#include "compiler/import/yaml/yaml_text.h"
+
 #include <string>
 #include <vector>
 
 namespace espalier {
-
-/// Returns the text as a single-quoted YAML scalar.
-std::string quotedYaml(const std::string &text);
 
 /// Returns the capacity_factor with which no token is dropped: an expert has as many slots as a sample has tokens. A
 /// token chooses `chosen` of `experts` experts.

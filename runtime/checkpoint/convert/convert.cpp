@@ -91,13 +91,14 @@ std::vector<NewParameter> parametersIn(const WeightModel &model, const NativeSou
 }
 
 /// Writes adapters of peft and the weights at `base` as one checkpoint.
-Path joinAdapters(const ConvertedModel &model, const Path &source, const Path &target, const Path &base) {
+Path joinAdapters(const ConvertedModel &model, const Path &source, const Path &target, const Path &base,
+                  const std::vector<SideFile> &kept) {
   PeftAdapters adapters(model, source);
   WeightModel all = model.model;
   std::ranges::copy(model.adapters.model.parameters, std::back_inserter(all.parameters));
   auto write = [&](std::vector<NewParameter> parameters) {
     std::ranges::copy(adapters.parameters(), std::back_inserter(parameters));
-    return writeNative(all, target, parameters);
+    return writeNative(all, target, parameters, kept);
   };
   if (WeightSystem system = systemAt(base); system == WeightSystem::Peft) {
     throw PlanError(fmt::format("{}: holds adapters, wanted the weights that they are added to", base.string()));
@@ -191,12 +192,12 @@ NameMap ConvertedModel::names(const std::string &system) const {
 }
 
 Path convertToNative(const ConvertedModel &model, WeightSystem from, const Path &source, const Path &target,
-                     const Path &base) {
+                     const Path &base, const std::vector<SideFile> &kept) {
   if (from == WeightSystem::Peft)
-    return joinAdapters(model, source, target, base);
+    return joinAdapters(model, source, target, base, kept);
   ForeignWeights weights(model, from, source);
   weights.printNote(source);
-  return writeNative(weights.model(), target, weights.parameters());
+  return writeNative(weights.model(), target, weights.parameters(), kept);
 }
 
 void convertToHf(const ConvertedModel &model, const Path &source, const Path &target, HfExport options,

@@ -41,10 +41,11 @@ ConvertedModel convertedModel(const pb::Plan &plan);
 ConvertedModel convertedModel(const pb::WeightNames &names, const std::string &model);
 
 /// Reads another system's weights into a checkpoint of parameters only and returns its folder. Adapters of peft are
-/// joined with the weights at `base`: a folder of transformers or Megatron, or a checkpoint.
+/// joined with the weights at `base`: a folder of transformers or Megatron, or a checkpoint. The checkpoint keeps
+/// `kept`.
 std::filesystem::path convertToNative(const ConvertedModel &model, WeightSystem from,
                                       const std::filesystem::path &source, const std::filesystem::path &target,
-                                      const std::filesystem::path &base = {});
+                                      const std::filesystem::path &base = {}, const std::vector<SideFile> &kept = {});
 
 /// `config` gives the text of config.json for weights of a type ("bfloat16").
 void convertToHf(const ConvertedModel &model, const std::filesystem::path &source, const std::filesystem::path &target,

@@ -32,32 +32,6 @@ struct FormatNames {
 
 constexpr FormatNames safetensorsNames{"model", "safetensors"}, binNames{"pytorch_model", "bin"};
 
-/// Files of a reference folder that are copied besides weights and config.
-constexpr const char *sideFiles[] = {"generation_config.json",
-                                     "tokenizer.json",
-                                     "tokenizer.model",
-                                     "tokenizer_config.json",
-                                     "vocab.json",
-                                     "merges.txt",
-                                     "special_tokens_map.json",
-                                     "added_tokens.json",
-                                     "README.md",
-                                     "LICENSE"};
-
-/// Checks that a link stays within the folder, or leads from a snapshot of the hub's cache to its blobs.
-void requireInside(const Path &file) {
-  if (!std::filesystem::is_symlink(file))
-    return;
-  Path folder = std::filesystem::canonical(file.parent_path()), target = std::filesystem::weakly_canonical(file);
-  auto isIn = [&](const Path &root) {
-    Path way = target.lexically_relative(root);
-    return !way.empty() && *way.begin() != "..";
-  };
-  bool isCache = folder.parent_path().filename() == "snapshots";
-  if (!isIn(folder) && !(isCache && isIn(folder.parent_path().parent_path() / "blobs")))
-    throw PlanError(fmt::format("{}: is a link out of its folder; put the file itself there", file.string()));
-}
-
 std::unique_ptr<WeightSource> openFile(const Path &file, const FormatNames &names) {
   requireInside(file);
   return &names == &safetensorsNames ? openSafetensors(file) : openTorchFile(file);
@@ -112,7 +86,38 @@ std::vector<std::vector<WrittenTensor>> shardsOf(std::vector<WrittenTensor> tens
   return shards;
 }
 
+/// Returns the files that are written besides weights and config: those of the reference folder, then others.
+std::vector<SideFile> sideFilesOf(const HfExport &options) {
+  std::vector<SideFile> files;
+  if (!options.reference.empty()) {
+    std::vector<const char *> names(tokenizerFileNames().begin(), tokenizerFileNames().end());
+    names.insert(names.end(), {"README.md", "LICENSE"});
+    for (const char *name : names)
+      if (Path from = options.reference / name; std::filesystem::exists(from)) {
+        requireInside(from);
+        files.push_back({name, readText(from, mostSideBytes)});
+      }
+  }
+  for (const SideFile &file : options.files)
+    if (std::ranges::find(files, file.name, &SideFile::name) == files.end())
+      files.push_back(file);
+  return files;
+}
+
 } // namespace
+
+void requireInside(const Path &file) {
+  if (!std::filesystem::is_symlink(file))
+    return;
+  Path folder = std::filesystem::canonical(file.parent_path()), target = std::filesystem::weakly_canonical(file);
+  auto isIn = [&](const Path &root) {
+    Path way = target.lexically_relative(root);
+    return !way.empty() && *way.begin() != "..";
+  };
+  bool isCache = folder.parent_path().filename() == "snapshots";
+  if (!isIn(folder) && !(isCache && isIn(folder.parent_path().parent_path() / "blobs")))
+    throw PlanError(fmt::format("{}: is a link out of its folder; put the file itself there", file.string()));
+}
 
 std::unique_ptr<WeightSource> openHfFolder(const Path &folder) {
   for (const FormatNames *names : {&safetensorsNames, &binNames}) {
@@ -160,11 +165,8 @@ void writeHfFolder(const Path &target, std::vector<WrittenTensor> tensors, const
     writeWhole(folder / names.index(),
                nlohmann::json({{"metadata", {{"total_size", total}}}, {"weight_map", map}}).dump(2) + "\n");
   writeWhole(folder / "config.json", options.config);
-  for (const char *name : sideFiles)
-    if (Path from = options.reference / name; !options.reference.empty() && std::filesystem::exists(from)) {
-      requireInside(from);
-      writeWhole(folder / name, readText(from, mostSideBytes));
-    }
+  for (const SideFile &file : sideFilesOf(options))
+    writeWhole(folder / file.name, file.bytes);
   written.commit();
 }
 

@@ -3,12 +3,16 @@
 #pragma once
 
 #include "runtime/checkpoint/convert/weight_files.h"
+#include "runtime/tokenizer/tokenizer_files.h"
 
 #include <filesystem>
 
 namespace espalier::rt {
 
 enum class WeightFormat { Safetensors, Bin };
+
+/// Throws PlanError if a file is a link out of its folder, except from a snapshot of the hub's cache to its blobs.
+void requireInside(const std::filesystem::path &file);
 
 /// Opens the weights of a folder: through its index if present, else the single file; safetensors before .bin. The
 /// index may only name files inside the folder. Throws PlanError.
@@ -22,6 +26,7 @@ struct HfExport {
   int64_t shards = 0; ///< 0: one per 5 GB
   std::filesystem::path
       reference;               ///< folder whose tokenizer files, README and generation config are copied; may be empty
+  std::vector<SideFile> files; ///< written unless `reference` has a file of the name
   std::string config;          ///< the text of config.json
   bool mergesAdapters = false; ///< adds low-rank adapters to the weights that they lie beside
 };

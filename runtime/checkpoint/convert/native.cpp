@@ -105,7 +105,7 @@ std::shared_ptr<const std::vector<std::byte>> NativeSource::read(size_t paramete
 }
 
 std::filesystem::path writeNative(const WeightModel &model, const std::filesystem::path &path,
-                                  std::span<const NewParameter> parameters) {
+                                  std::span<const NewParameter> parameters, const std::vector<SideFile> &kept) {
   Shard shard;
   shard.file = shardName;
   std::vector<TensorEntry> entries;
@@ -134,7 +134,9 @@ std::filesystem::path writeNative(const WeightModel &model, const std::filesyste
       file.write(bytes.data(), bytes.size());
     }
     file.commit();
+    writeKept(folder.partial(0), kept);
     Manifest manifest;
+    manifest.kept = keptEntries(kept);
     manifest.model = model.name;
     manifest.parameters = model.parameterCount();
     manifest.hasOptimizer = false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/checkpoint/convert/layout.h"
+#include "runtime/checkpoint/kept_files.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/regular_file.h"
 
@@ -49,8 +50,8 @@ struct NewParameter {
 };
 
 /// Writes a checkpoint without optimizer state, in the model's order, into a folder of checkpoints. Returns its folder.
-/// Leaves nothing behind if `make` or the disk fails.
+/// It keeps the files `kept`. Leaves nothing behind if `make` or the disk fails.
 std::filesystem::path writeNative(const WeightModel &model, const std::filesystem::path &folder,
-                                  std::span<const NewParameter> parameters);
+                                  std::span<const NewParameter> parameters, const std::vector<SideFile> &kept = {});
 
 } // namespace espalier::rt

@@ -98,10 +98,10 @@ NameMap namesOf(const ConvertedModel &model) {
   return NameMap(adapters, rules->second, fmt::format("{}: weights: peft", model.place));
 }
 
-nlohmann::json configOf(const ConvertedModel &model) {
+nlohmann::json configOf(const ConvertedModel &model, const std::string &base) {
   return {{"peft_type", "LORA"},
           {"task_type", "CAUSAL_LM"},
-          {"base_model_name_or_path", nullptr},
+          {"base_model_name_or_path", base.empty() ? nlohmann::json(nullptr) : nlohmann::json(base)},
           {"inference_mode", true},
           {"r", model.adapters.rank},
           {"lora_alpha", model.adapters.alpha},
@@ -232,7 +232,8 @@ PeftAdapters::PeftAdapters(const ConvertedModel &model, const Path &folder) {
   theParameters = parametersOf(names, std::move(held));
 }
 
-void writePeftFolder(const ConvertedModel &model, const Path &source, const Path &target) {
+void writePeftFolder(const ConvertedModel &model, const Path &source, const Path &target, const std::string &base,
+                     const std::vector<SideFile> &files) {
   NameMap names = namesOf(model);
   NativeSource native(model.adapters.model, source, &model.model);
   std::vector<ForeignTensor> tensors = names.tensors({0, model.model.layers, true, true, {}}, 0, {});
@@ -240,8 +241,24 @@ void writePeftFolder(const ConvertedModel &model, const Path &source, const Path
   std::ranges::sort(written, {}, &WrittenTensor::name);
   NewFolder folder(target);
   writeSafetensorsInTurn(folder.path() / weightsName, written, {{"format", "pt"}});
-  writeWhole(folder.path() / configName, configOf(model).dump(2) + "\n");
+  writeWhole(folder.path() / configName, configOf(model, base).dump(2) + "\n");
+  for (const SideFile &file : files)
+    writeWhole(folder.path() / file.name, file.bytes);
   folder.commit();
+}
+
+std::string baseModelNameOf(const Path &weights) {
+  std::error_code error;
+  if (weights.empty() || !std::filesystem::exists(weights / "config.json", error))
+    return "";
+  Path folder = std::filesystem::absolute(weights / "").lexically_normal().parent_path();
+  std::string repository = folder.parent_path().parent_path().filename().string(), mark = "models--";
+  if (folder.parent_path().filename() != "snapshots" || !repository.starts_with(mark))
+    return folder.string();
+  std::string name = repository.substr(mark.size());
+  if (size_t dashes = name.find("--"); dashes != std::string::npos)
+    name.replace(dashes, 2, "/");
+  return name;
 }
 
 MergedSource::MergedSource(const ConvertedModel &model, const Path &path)

@@ -21,9 +21,16 @@ private:
   std::vector<NewParameter> theParameters;
 };
 
-/// Writes the adapters of a checkpoint as a folder of peft, completely or not at all. Throws PlanError.
+/// Writes the adapters of a checkpoint as a folder of peft, completely or not at all. `base` is the name or folder of
+/// the weights beside which they lie, for transformers; it may be empty. The folder gets the files `files`, too. Throws
+/// PlanError.
 void writePeftFolder(const ConvertedModel &model, const std::filesystem::path &source,
-                     const std::filesystem::path &target);
+                     const std::filesystem::path &target, const std::string &base = "",
+                     const std::vector<SideFile> &files = {});
+
+/// Returns how transformers finds weights: the name of a model in the hub's cache, or the path of a folder of
+/// transformers. Returns nothing for other weights.
+std::string baseModelNameOf(const std::filesystem::path &weights);
 
 /// A checkpoint's parameters with their adapters added: W + (alpha / rank) A B, computed in f32 and rounded once.
 class MergedSource : public NativeSource {
