@@ -17,6 +17,7 @@ void addModelOptions(const Verb &command, ModelWords &words) {
   command.option("--device", words.device, "cpu, cuda or emulated; default: what the plan is compiled for")
       .oneOf({"cpu", "cuda", "emulated"});
   command.option("--threads", words.run.threads, "threads per rank; default: cores / ranks").range(1, 1024);
+  command.flag("--allow-nan", words.allowsNan, "load weights that are NaN or infinite, too");
   addTokenizerOptions(command, words.tokenizer);
   words.tokenizerGiven = command.find("--tokenizer");
 }
@@ -49,7 +50,8 @@ Model openModel(const ModelWords &words) {
                     words.plan));
   model.run.threads = rt::threadsPerRank(words.run.threads, model.run.hostRanks(rt::Mesh(plan.mesh()).ranks()));
   model.program = std::make_unique<rt::Program>(std::move(plan), model.run.threads);
-  model.weights = std::make_unique<rt::StartingWeights>(*model.program, weights);
+  model.weights = std::make_unique<rt::StartingWeights>(
+      *model.program, weights, words.allowsNan ? rt::NonFinite::Accepted : rt::NonFinite::Refused);
   return model;
 }
 

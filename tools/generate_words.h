@@ -18,6 +18,7 @@ struct ModelWords {
   std::string plan, device;
   std::filesystem::path checkpoint;
   CommWords comm;
+  bool allowsNan = false;
   rt::RunOptions run; ///< threads and failure options
   rt::TokenizerOptions tokenizer;
   Option tokenizerGiven;

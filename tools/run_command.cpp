@@ -173,6 +173,7 @@ int runPlanFile(RunWords &words) {
   std::optional<rt::Program> prepared;
   words.options.keepGradients = !words.dumpGradients.empty();
   words.options.keepParameters = !words.dumpParameters.empty();
+  words.options.nonFinite = words.allowsNan ? rt::NonFinite::Accepted : rt::NonFinite::Refused;
   chooseRendezvous(words.comm, words.options);
   words.options.resumeCommand = resumeLine(*words.options.topology);
   rt::guardStartup(words.options, [&] {
@@ -267,6 +268,7 @@ void addRunOptions(const Verb &run, RunWords &words) {
       run.option("--load", options.load,
                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
                  "load_checkpoint");
+  run.flag("--allow-nan", words.allowsNan, "load weights that are NaN or infinite, too");
   Option checkpoint = run.option("--checkpoint", options.checkpoint,
                                  "folder of the checkpoints; of a plan for evaluation, where its weights are");
   run.option("--tokenizer", options.tokenizer,

@@ -23,7 +23,8 @@ struct CheckpointOptions {
   int64_t saveEvery = 0;      ///< interval in steps; 0: only at the end
   int64_t maxUnsaved = 3;     ///< saves in a row whose failure ends the run
   std::string token = {};     ///< set if another process of the run holds the folder's lock; only that process prints
-  std::vector<SideFile> kept = {}; ///< written into each checkpoint
+  std::vector<SideFile> kept = {};          ///< written into each checkpoint
+  NonFinite nonFinite = NonFinite::Refused; ///< in a checkpoint that is loaded
 };
 
 /// The ranks of a process share one object. Each process has its own with the same content.

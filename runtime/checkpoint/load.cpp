@@ -103,7 +103,7 @@ bool Checkpoints::isOneChoice(Agreement &agreement) {
 
 void Checkpoints::loadChosen(Executor &executor, ThreadPool &pool) const {
   auto isRead = [&](const Piece &piece) { return chosen->has(piece, program.plan().settings()); };
-  loadPieces(*chosen, heldPieces(program, executor.rankProgram().rank), isRead, executor, pool);
+  loadPieces(*chosen, heldPieces(program, executor.rankProgram().rank), isRead, executor, pool, options.nonFinite);
 }
 
 /// Rank 0 alone knows which checkpoints were completed.

@@ -45,8 +45,8 @@ Piece rowsOf(const Piece &piece) {
 
 } // namespace
 
-StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from)
-    : program(program), from(from) {
+StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from, NonFinite nonFinite)
+    : program(program), from(from), nonFinite(nonFinite) {
   if (WeightSystem system = systemAt(from); system == WeightSystem::Espalier) {
     stored.emplace(checkpointAt(from));
     missingAdapters = stored->missingAdapters(program.plan());
@@ -58,12 +58,13 @@ StartingWeights::StartingWeights(const Program &program, const std::filesystem::
   } else {
     foreign.emplace(convertedModel(program.plan()), system, from);
     foreign->printNote(from);
-    openForeign(from);
+    openForeign();
   }
 }
 
-StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run)
-    : program(program), from(from), continued(run) {
+StartingWeights::StartingWeights(const Program &program, const std::filesystem::path &from, NonFinite nonFinite,
+                                 const Continuation &run)
+    : program(program), from(from), nonFinite(nonFinite), continued(run) {
   auto refuse = [&](const char *what) {
     throw PlanError(fmt::format("{}: {}, which resume_training needs; resume_training: False loads the weights alone",
                                 from.string(), what));
@@ -77,7 +78,7 @@ StartingWeights::StartingWeights(const Program &program, const std::filesystem::
 }
 
 /// The plan contains the naming rules. This checks that its other parts belong to the same model.
-void StartingWeights::openForeign(const std::filesystem::path &from) {
+void StartingWeights::openForeign() {
   const WeightModel &model = foreign->model();
   for (size_t i = 0; i < model.parameters.size(); ++i)
     indices[model.parameters[i].name] = i;
@@ -134,11 +135,13 @@ void StartingWeights::load(Executor &executor, ThreadPool &pool) const {
         [&](const Piece &piece) {
           return isWeight(piece) || (continued && stored->has(piece, program.plan().settings()));
         },
-        executor, pool);
+        executor, pool, nonFinite);
   for (const HeldPiece &held : pieces) {
     std::vector<std::byte> values(held.piece.bytes());
     if (isWeight(held.piece))
       readForeign(held.piece, values);
+    if (nonFinite == NonFinite::Refused)
+      requireFinite(values, held.piece, from);
     copyToRank(executor, held, 0, values);
   }
 }

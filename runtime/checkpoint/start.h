@@ -20,13 +20,15 @@ class StartingWeights {
 public:
   /// `from` is a checkpoint, a folder of them (the newest is used), or a path that `systemAt` recognizes. Throws
   /// PlanError if it cannot be read or its parameters differ from the plan's in name or shape.
-  StartingWeights(const Program &program, const std::filesystem::path &from);
+  StartingWeights(const Program &program, const std::filesystem::path &from, NonFinite nonFinite);
   /// Continues the training that wrote a checkpoint: also loads optimizer state and position. Throws PlanError if these
   /// are missing or the training is another one.
-  StartingWeights(const Program &program, const std::filesystem::path &from, const Continuation &run);
+  StartingWeights(const Program &program, const std::filesystem::path &from, NonFinite nonFinite,
+                  const Continuation &run);
 
   /// Fills the parameters of a rank that are not missing, and their f32 masters. Also fills the other optimizer state
-  /// if the training continues, else zeroes it. Called by each rank. Throws PlanError if the data read is damaged.
+  /// if the training continues, else zeroes it. Called by each rank. Throws PlanError if the data read is damaged,
+  /// or not finite where that is refused.
   void load(Executor &executor, ThreadPool &pool) const;
 
   /// Returns the adapters that the weights do not have. They start from initial values.
@@ -43,12 +45,13 @@ public:
   int64_t trainedSteps() const { return stored ? stored->manifest().state.step : 0; }
 
 private:
-  void openForeign(const std::filesystem::path &from);
+  void openForeign();
   void readForeign(const Piece &wanted, std::span<std::byte> values) const;
   std::shared_ptr<const std::vector<std::byte>> foreignParameter(size_t index) const;
 
   const Program &program;
   const std::filesystem::path from;
+  const NonFinite nonFinite;
   std::optional<StoredCheckpoint> stored;
   std::optional<ForeignWeights> foreign; ///< set if `stored` is not
   std::map<std::string, size_t> indices; ///< by name, into its parameters

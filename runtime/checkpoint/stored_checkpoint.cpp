@@ -177,7 +177,7 @@ void StoredCheckpoint::requireSources(const pb::Plan &plan, const Continuation &
 }
 
 /// The ranges of all targets are one list, so that a large piece keeps all threads busy.
-void StoredCheckpoint::read(std::span<const Target> targets, ThreadPool &pool) const {
+void StoredCheckpoint::read(std::span<const Target> targets, ThreadPool &pool, NonFinite nonFinite) const {
   struct Part {
     const Target *target;
     const Take *take;
@@ -209,10 +209,17 @@ void StoredCheckpoint::read(std::span<const Target> targets, ThreadPool &pool) c
   pool.run(
       static_cast<int64_t>(parts.size()),
       [](void *context, int64_t part, int) { (*static_cast<decltype(job) *>(context))(part); }, &job);
+  if (nonFinite == NonFinite::Accepted)
+    return;
+  auto check = [&](int64_t i) { requireFinite(targets[i].values, targets[i].wanted, folder); };
+  pool.run(
+      static_cast<int64_t>(targets.size()),
+      [](void *context, int64_t i, int) { (*static_cast<decltype(check) *>(context))(i); }, &check);
 }
 
 void loadPieces(const StoredCheckpoint &from, const std::vector<HeldPiece> &pieces,
-                const std::function<bool(const Piece &)> &isRead, Executor &executor, ThreadPool &pool) {
+                const std::function<bool(const Piece &)> &isRead, Executor &executor, ThreadPool &pool,
+                NonFinite nonFinite) {
   std::vector<std::byte> staged; // for devices whose memory the host cannot write
   std::vector<StoredCheckpoint::Target> targets;
   for (const HeldPiece &held : pieces) {
@@ -225,11 +232,11 @@ void loadPieces(const StoredCheckpoint &from, const std::vector<HeldPiece> &piec
     } else {
       staged.resize(std::max(staged.size(), place.bytes));
       StoredCheckpoint::Target target{held.piece, std::span(staged).first(place.bytes)};
-      from.read({&target, 1}, pool);
+      from.read({&target, 1}, pool, nonFinite);
       copyToRank(executor, held, 0, target.values);
     }
   }
-  from.read(targets, pool);
+  from.read(targets, pool, nonFinite);
 }
 
 ScalarState StoredCheckpoint::state(const pb::Settings &settings, const Continuation &run) const {

@@ -1,6 +1,7 @@
 // One of our checkpoints, opened to be loaded under a plan that may differ from the writing plan.
 #pragma once
 
+#include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/sources.h"
 #include "runtime/parameter_block.h"
 
@@ -48,8 +49,8 @@ public:
   };
 
   /// Fills the values of pieces, several threads at a time; padding is zero. Throws PlanError if the data read is
-  /// damaged.
-  void read(std::span<const Target> targets, ThreadPool &pool) const;
+  /// damaged, or not finite where that is refused.
+  void read(std::span<const Target> targets, ThreadPool &pool, NonFinite nonFinite) const;
 
   /// Returns the state at which a run continues: the saved state, or the initial state if there is no optimizer state.
   ScalarState state(const pb::Settings &settings, const Continuation &run) const;
@@ -67,9 +68,10 @@ private:
 };
 
 /// Fills pieces in the memory of their rank with elements of the checkpoint, or with zeros if `isRead` is false for the
-/// piece. Throws PlanError if the data read is damaged.
+/// piece. Throws PlanError like StoredCheckpoint::read().
 void loadPieces(const StoredCheckpoint &from, const std::vector<HeldPiece> &pieces,
-                const std::function<bool(const Piece &)> &isRead, Executor &executor, ThreadPool &pool);
+                const std::function<bool(const Piece &)> &isRead, Executor &executor, ThreadPool &pool,
+                NonFinite nonFinite);
 
 /// Returns whether a piece belongs to the weights and not to the rest of the optimizer's state.
 inline bool isWeight(const Piece &piece) { return piece.kind == "value" || piece.kind == "master"; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace espalier::rt {
@@ -19,6 +20,18 @@ struct Better {
     return logits[i] != logits[j] ? logits[i] > logits[j] : a < b;
   }
 };
+
+/// Returns logits that can be compared and summed: NaN is the lowest number, and infinities are the outermost ones. A
+/// model with weights that are not finite gives such logits. `changed` holds the result if it differs.
+std::span<const float> comparable(std::span<const float> logits, std::vector<float> &changed) {
+  if (std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }))
+    return logits;
+  constexpr float most = std::numeric_limits<float>::max();
+  changed.assign(logits.begin(), logits.end());
+  for (float &logit : changed)
+    logit = std::isnan(logit) ? -most : std::clamp(logit, -most, most);
+  return changed;
+}
 
 /// Returns 53 random bits as a number in [0, 1).
 double uniform(uint64_t seed, uint64_t draw) {
@@ -80,7 +93,9 @@ std::vector<TokenProbability> candidatesOf(std::span<const float> logits, std::s
 
 } // namespace
 
-std::vector<TokenProbability> distribution(std::span<const float> logits, const Sampling &sampling) {
+std::vector<TokenProbability> distribution(std::span<const float> given, const Sampling &sampling) {
+  std::vector<float> changed;
+  std::span<const float> logits = comparable(given, changed);
   if (sampling.temperature <= 0)
     return {{static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()), 1}};
   std::vector<TokenProbability> tokens = candidatesOf(logits, weightsOf(logits, sampling.temperature), sampling);
@@ -100,7 +115,9 @@ int32_t tokenAt(std::span<const TokenProbability> tokens, double place) {
   return tokens.back().token; // reached by rounding errors
 }
 
-TokenScore scoreToken(std::span<const float> logits, int32_t token, int32_t best) {
+TokenScore scoreToken(std::span<const float> given, int32_t token, int32_t best) {
+  std::vector<float> changed;
+  std::span<const float> logits = comparable(given, changed);
   double largest = *std::ranges::max_element(logits), sum = 0;
   for (float logit : logits)
     sum += std::exp(logit - largest);
@@ -111,7 +128,9 @@ TokenScore scoreToken(std::span<const float> logits, int32_t token, int32_t best
   return score;
 }
 
-int32_t sampleToken(std::span<const float> logits, const Sampling &sampling, uint64_t draw) {
+int32_t sampleToken(std::span<const float> given, const Sampling &sampling, uint64_t draw) {
+  std::vector<float> changed;
+  std::span<const float> logits = comparable(given, changed);
   double place = uniform(sampling.seed, draw);
   bool isWhole = sampling.temperature > 0 && sampling.topP >= 1 && !isTopKUsed(sampling, logits.size());
   if (!isWhole)

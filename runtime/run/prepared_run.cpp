@@ -77,7 +77,8 @@ std::unique_ptr<Checkpoints> openCheckpoints(const Program &program, const RunOp
   if (!options.checkpoint.empty() && !isForEvaluation(program.plan().settings()))
     checkpoints = std::make_unique<Checkpoints>(
         CheckpointOptions{options.checkpoint, options.resume, options.acceptChanges, options.keep, options.steps,
-                          options.saveEvery, options.maxUnsaved, token, keptOfRun(program.plan(), options)},
+                          options.saveEvery, options.maxUnsaved, token, keptOfRun(program.plan(), options),
+                          options.nonFinite},
         program, data);
   return checkpoints;
 }
@@ -100,9 +101,9 @@ std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOpti
         "an evaluation needs weights; give --checkpoint DIR or --load FOLDER, or load_checkpoint in the run "
         "file");
   if (!settings.resume_training() || evaluates)
-    return std::make_unique<StartingWeights>(program, from);
+    return std::make_unique<StartingWeights>(program, from, options.nonFinite);
   Continuation run{fingerprintOf(program.plan(), data), options.steps, options.acceptChanges, token.empty()};
-  return std::make_unique<StartingWeights>(program, from, run);
+  return std::make_unique<StartingWeights>(program, from, options.nonFinite, run);
 }
 
 /// Returns the number of threads of this host that compute at the same time.

@@ -1,6 +1,8 @@
 // A pure function of the outcomes of the steps. The trainer acts on the result.
 #include "runtime/train/divergence.h"
 
+#include "messages/counted.h"
+
 #include <cmath>
 #include <fmt/format.h>
 
@@ -42,6 +44,13 @@ std::string DivergenceRule::judge(const StepOutcome &outcome, const ScalarState 
     return "";
   return fmt::format("{} steps in a row were skipped, up to step {}: {}, runner_wrapper.max_skipped_steps is {})",
                      inRow, state.step, reason(state.lossScale), mostSkipped);
+}
+
+std::string DivergenceRule::judgeEnd(const ScalarState &state) const {
+  if (inRow == 0 || (state.updates > 0 && inRow < mostAtEnd))
+    return "";
+  return fmt::format("the run ends with {} skipped in a row, up to step {}: {})",
+                     rt::counted(static_cast<int64_t>(inRow), "step"), state.step, reason(state.lossScale));
 }
 
 std::string DivergenceRule::reason(double lossScale) const {

@@ -21,6 +21,11 @@ public:
   /// needs more than 20 overflows to adapt. Steps without labels do not count.
   std::string judge(const StepOutcome &outcome, const ScalarState &state);
 
+  /// Returns why a run that ends at `state` has not succeeded: no step was ever applied but some were skipped, or at
+  /// least `mostAtEnd` steps before its end were skipped. Empty otherwise.
+  std::string judgeEnd(const ScalarState &state) const;
+  static constexpr uint64_t mostAtEnd = 5;
+
   /// Forgets the steps judged before, because the run goes back to a checkpoint.
   void restart() { inRow = counted = spikes = 0; }
 

@@ -1,6 +1,7 @@
 // The options and the result of a run.
 #pragma once
 
+#include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/save_record.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/sampler.h"
@@ -119,6 +120,7 @@ struct RunOptions {
   std::filesystem::path load;                     ///< weights to start from; empty: those of the plan
   std::filesystem::path checkpoint;               ///< folder; empty: none
   std::filesystem::path tokenizer;                ///< kept in checkpoints: its file or folder; empty: that of the data
+  NonFinite nonFinite = NonFinite::Refused;       ///< in weights that are loaded
   int64_t saveEvery = 0;                          ///< steps; 0: at the end only
   std::optional<SaveMode> save;                   ///< unset: background if memory holds the copy
   bool resume = false;                            ///< continue from the latest checkpoint

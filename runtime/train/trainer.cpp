@@ -106,6 +106,8 @@ void Trainer::train() {
     }
     finishSave();
   } while (!divergence.empty() && rollBack());
+  if (!isStopped && divergence.empty())
+    divergence = divergenceRule.judgeEnd(state);
 }
 
 bool Trainer::rollBack() {

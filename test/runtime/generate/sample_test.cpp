@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace espalier::rt {
 namespace {
@@ -127,6 +128,28 @@ TEST(ScoreToken, HasLogarithmsOfTheSoftmax) {
   EXPECT_EQ(score.best[2].first, 4);
   EXPECT_TRUE(scoreToken(logits(), 0, 0).best.empty());
   EXPECT_EQ(scoreToken(logits(), 0, 20).best.size(), 5U); // the vocabulary has no more
+}
+
+// A model with weights that are not finite gives logits that cannot be compared. Sampling still follows one order.
+TEST(Distribution, OfNumbersThatAreNotFiniteIsDefined) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
+  std::vector<float> some(1000, nan), none(1000, nan);
+  some[3] = 1;
+  some[7] = infinite;
+  some[8] = -infinite;
+  for (const Sampling &sampling : {Sampling{.temperature = 0}, Sampling{.temperature = 1},
+                                   Sampling{.temperature = 1, .topK = 500}, Sampling{.temperature = 1, .topP = 0.5}}) {
+    EXPECT_EQ(distribution(some, sampling).front().token, 7);
+    EXPECT_EQ(sampleToken(some, sampling, 5), 7);
+    EXPECT_EQ(distribution(none, sampling).front().token, 0);
+    int32_t token = sampleToken(none, sampling, 5);
+    EXPECT_TRUE(token >= 0 && token < 1000);
+  }
+  TokenScore score = scoreToken(some, 3, 20);
+  EXPECT_EQ(score.best.size(), 20u);
+  EXPECT_EQ(score.best[0].first, 7);
+  EXPECT_EQ(score.best[1].first, 3);
+  EXPECT_TRUE(std::isfinite(score.logProbability));
 }
 
 } // namespace

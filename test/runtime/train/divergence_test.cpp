@@ -50,6 +50,25 @@ TEST(DivergenceRule, CountsOnlyConsecutiveSkippedSteps) {
   EXPECT_THAT(steps.add(5, false), HasSubstr("3 steps in a row were skipped, up to step 18"));
 }
 
+TEST(DivergenceRule, ARunThatEndsWithSkippedStepsHasNotSucceeded) {
+  Steps steps(most(0));
+  EXPECT_EQ(steps.rule.judgeEnd(steps.state), "");
+  steps.add(std::numeric_limits<double>::quiet_NaN(), false, /*tokens=*/0); // no labels
+  EXPECT_EQ(steps.rule.judgeEnd(steps.state), "");
+  steps.add(5, false);
+  EXPECT_THAT(steps.rule.judgeEnd(steps.state),
+              HasSubstr("the run ends with 1 step skipped in a row, up to step 2: their gradients are not finite"));
+  steps.add(5, true);
+  steps.state.updates = 1;
+  for (uint64_t skipped = 0; skipped < DivergenceRule::mostAtEnd; ++skipped) {
+    EXPECT_EQ(steps.rule.judgeEnd(steps.state), "");
+    steps.add(5, false);
+  }
+  EXPECT_THAT(steps.rule.judgeEnd(steps.state), HasSubstr("the run ends with 5 steps skipped in a row, up to step 8"));
+  steps.add(5, true);
+  EXPECT_EQ(steps.rule.judgeEnd(steps.state), "");
+}
+
 TEST(DivergenceRule, NamesSpikesOfTheNorm) {
   pb::Settings settings = most(2);
   settings.set_skip_spike_factor(4);
