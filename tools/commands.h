@@ -18,6 +18,9 @@ void addDemoCommand(const Verb &app);
 /// Adds `generate X.plan`: continues prompts.
 void addGenerateCommand(const Verb &app);
 
+/// Adds `chat DIR`: talks to the model of a folder.
+void addChatCommand(const Verb &app);
+
 /// Adds `serve X.plan`: continues prompts over HTTP.
 void addServeCommand(const Verb &app);
 

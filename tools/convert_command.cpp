@@ -209,6 +209,19 @@ rt::ConvertedModel convertedModel(const ImportedRun &run) {
   return converted;
 }
 
+void writeHf(const std::filesystem::path &checkpoint, const std::filesystem::path &target) {
+  ScratchFolder scratch(target);
+  ImportedRun run = importRun(writeFolderRun(checkpoint, scratch.path).run);
+  if (!run.ok())
+    requireNone(run.diagnostics);
+  rt::ConvertedModel model = convertedModel(run);
+  ConvertWords words;
+  words.source = checkpoint;
+  words.target = target;
+  words.merges = !model.adapters.model.parameters.empty();
+  toHf(words, run, model, checkpoint);
+}
+
 void addConvertCommand(const Verb &app) {
   auto words = std::make_shared<ConvertWords>();
   Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");

@@ -17,4 +17,8 @@ void addConvertCommand(const Verb &app);
 /// Adds `import-hf DIR -o RUN.yaml`.
 void addImportHfCommand(const Verb &app);
 
+/// Writes a checkpoint that keeps its run file as a folder of transformers, with the adapters added to the weights.
+/// Throws PlanError, or ReportedElsewhere after the reasons are printed.
+void writeHf(const std::filesystem::path &checkpoint, const std::filesystem::path &target);
+
 } // namespace espalier

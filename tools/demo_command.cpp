@@ -9,6 +9,7 @@
 #include <cctype>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
@@ -159,50 +160,74 @@ void showSplits(const DemoWords &words, const fs::path &configs, const Workspace
   compareLosses(losses[0], losses[1]);
 }
 
-/// Trains a model on a book and prints text that it generates.
-void showText(const DemoWords &words, const fs::path &configs, const Workspace &work, const std::string &text) {
-  std::string run = configs / "demo" / "demo.yaml", tokenizer = work.file("alice.json"), prefix = work.file("alice");
-  std::string checkpoint = work.file("checkpoints"), say = work.file("say.plan"), machine = work.file("machine.yaml");
+/// Returns the last evaluation of a metrics file; nothing if it has none.
+std::optional<double> heldOutLoss(const std::string &file) {
+  std::optional<double> loss;
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);)
+    if (nlohmann::json json = nlohmann::json::parse(line); json.contains("evaluation_loss"))
+      loss = json["evaluation_loss"];
+  return loss;
+}
+
+/// Trains a model on plays and prints text that it generates.
+void showText(const DemoWords &words, const fs::path &configs, const Workspace &work) {
+  std::string run = configs / "demo" / "demo.yaml", text = configs / "demo" / "plays.txt";
+  std::string tokenizer = work.file("plays.json"), prefix = work.file("plays"), metrics = work.file("plays.jsonl");
+  std::string checkpoint = work.file("checkpoints"), machine = work.file("machine.yaml");
   show({"data", "train-tokenizer", text, "--output", tokenizer, "--vocab-size", "2048"});
   show({"data", "tokenize", text, "--tokenizer", "hf", "--tokenizer-model", tokenizer, "--output-prefix", prefix,
         "--overwrite"});
   show({"calibrate", "--ranks", "2", "-o", machine}); // so that the predicted times are those of this machine
-  std::vector<std::string> train = {"train",        run,
-                                    "--cluster",    machine,
-                                    "--data",       prefix + "_text_document",
-                                    "-o",           work.file("demo.plan"),
-                                    "--checkpoint", checkpoint,
-                                    "--log-every",  "50"};
+  std::vector<std::string> train = {"train",
+                                    run,
+                                    "--cluster",
+                                    machine,
+                                    "--data",
+                                    prefix + "_text_document",
+                                    "-o",
+                                    work.file("demo.plan"),
+                                    "--checkpoint",
+                                    checkpoint,
+                                    "--metrics",
+                                    metrics,
+                                    "--log-every",
+                                    "50",
+                                    "--eval-every",
+                                    std::to_string(words.steps.value_or(200)),
+                                    "--eval-batches",
+                                    "8"};
   if (words.steps)
     train.insert(train.end(), {"--steps", std::to_string(*words.steps)});
   double seconds = show(train).seconds;
   fmt::print("trained in {:.0f} s\n", seconds);
-  show({"compile", run, "-o", say, "--cluster", "cpu_local:1x1", "--set", "run_mode=predict", "--set",
-        "parallel_config.data_parallel=1"});
-  std::vector<std::string> generate = {"generate",
-                                       say,
-                                       "--checkpoint",
-                                       checkpoint,
-                                       "--tokenizer",
-                                       "hf",
-                                       "--tokenizer-model",
-                                       tokenizer,
-                                       "--prompt",
-                                       "Alice thought",
-                                       "--max-tokens",
-                                       "100",
-                                       "--temperature",
-                                       "0.7",
-                                       "--top-k",
-                                       "40",
-                                       "--seed",
-                                       "1"};
+  setenv("XDG_CACHE_HOME", work.file("cache").c_str(), /*overwrite=*/1); // for the plan of the checkpoint
+  std::vector<std::string> generate = {"generate",      checkpoint, "--prompt", "ROSALIND.", "--max-tokens", "120",
+                                       "--temperature", "0.7",      "--top-k",  "40",        "--seed",       "1"};
   std::string written = show(generate, ChildOutput::Captured).output;
   fmt::print("{}", written);
   std::vector<std::string> said = wordsOf(written), known = wordsOf(contentOf(text));
-  std::set<std::string> book(known.begin(), known.end());
-  fmt::print("\n{} of {} words are words of the book\n",
-             std::ranges::count_if(said, [&](const std::string &word) { return book.contains(word); }), said.size());
+  std::set<std::string> plays(known.begin(), known.end());
+  fmt::print("\n{} of {} words are words of the plays",
+             std::ranges::count_if(said, [&](const std::string &word) { return plays.contains(word); }), said.size());
+  std::vector<double> losses = lossesOf(metrics);
+  std::erase_if(losses, [](double loss) { return std::isnan(loss); });
+  if (std::optional<double> heldOut = heldOutLoss(metrics); heldOut && !losses.empty())
+    fmt::print("; loss {:.2f} on text that the model learned, {:.2f} on text that was held out", losses.back(),
+               *heldOut);
+  fmt::print("\n");
+}
+
+/// Lets the user talk to the model.
+void talk(const Workspace &work) {
+  bool isTerminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  heading("4. Talk to it");
+  fmt::print("The model continues each line in the manner of the plays{}\n",
+             isTerminal ? "; Ctrl-D ends the demo" : "");
+  std::vector<std::string> chat = {"chat", work.file("checkpoints"), "--max-tokens", "60"};
+  if (!isTerminal)
+    chat.insert(chat.end(), {"--prompt", "My lord, I have heard"});
+  show(chat);
 }
 
 void demo(const DemoWords &words) {
@@ -218,17 +243,20 @@ void demo(const DemoWords &words) {
   heading("2. A small GPT, split and unsplit: the same training run?");
   fmt::print("{} bytes of text, {} steps of 32 samples of 64 bytes\n", fs::file_size(text), words.comparedSteps);
   showSplits(words, configs, work, text);
-  heading("3. A model learns to write: \"Alice's Adventures in Wonderland\", about three minutes");
-  showText(words, configs, work, text);
+  heading("3. A model learns to write: twelve comedies of Shakespeare, about four minutes");
+  showText(words, configs, work);
+  talk(work);
   fmt::print("\n{}\n", words.folder.empty()
                            ? "`espalier demo --folder DIR` keeps the plans, the tokenizer and the checkpoint"
-                           : "the plans, the tokenizer and the checkpoint are in " + words.folder);
+                           : fmt::format("the plans, the tokenizer and the checkpoint are in {0}; `espalier chat "
+                                         "{0}/checkpoints` goes on",
+                                         words.folder));
 }
 
 } // namespace
 
 void addDemoCommand(const Verb &app) {
-  Verb command = app.verb("demo", "Show on this machine what all this does, in about five minutes");
+  Verb command = app.verb("demo", "Show on this machine what all this does, in about six minutes");
   auto words = std::make_shared<DemoWords>();
   command.option("--folder", words->folder, "keep the files that the demo makes here");
   command.option("--steps", words->steps, "steps of the last training; default: as its run file says")

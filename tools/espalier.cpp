@@ -42,6 +42,7 @@ int main(int argc, char **argv) {
   espalier::addTrainCommand(app);
   espalier::addRunCommand(app);
   espalier::addGenerateCommand(app);
+  espalier::addChatCommand(app);
   espalier::addServeCommand(app);
   espalier::addInspectCommand(app);
   espalier::addVerifyCommand(app);

@@ -149,8 +149,9 @@ void print(const GenerateWords &words, const Model &model, const std::vector<rt:
     fmt::print("{}\n", all.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-int generate(const GenerateWords &words) {
+int generate(GenerateWords &words) {
   refuseUnusedOptions(words);
+  words.model.texts = words.file.empty() && words.prompts.size() + words.ids.size() == 1 ? 1 : words.model.texts;
   Model model = openModel(words.model);
   std::vector<rt::Request> requests =
       requestsOf(words, model.tokenizer.get(), rt::GenerationSizes(model.program->plan()));
@@ -178,7 +179,8 @@ int generate(const GenerateWords &words) {
 } // namespace
 
 void addGenerateCommand(const Verb &app) {
-  Verb generateVerb = app.verb("generate", "Continue prompts by a plan of run_mode predict");
+  Verb generateVerb =
+      app.verb("generate", "Continue prompts, by a plan of run_mode predict or from a folder of weights");
   auto words = std::make_shared<GenerateWords>();
   addModelOptions(generateVerb, words->model);
   generateVerb.option("--prompt", words->prompts, "text to continue; may be repeated").oneValueEach();

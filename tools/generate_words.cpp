@@ -4,17 +4,30 @@
 #include "runtime/status.h"
 #include "tools/choose_device.h"
 #include "tools/data_command.h"
+#include "tools/folder_model.h"
 
 #include <fmt/format.h>
 
 namespace espalier {
 
 void addModelOptions(const Verb &command, ModelWords &words) {
-  command.option("plan", words.plan, "the .plan file, compiled with --set run_mode=predict").required();
+  command
+      .option("plan", words.plan,
+              "the .plan file, compiled with --set run_mode=predict; or a folder: a checkpoint, a folder of "
+              "transformers, or models--ORG--NAME of the hub's cache")
+      .required();
   command.option("--checkpoint", words.checkpoint,
                  "a checkpoint, the folder of a run (its newest one), or a folder of transformers or Megatron; "
                  "default: the plan's load_checkpoint");
-  command.option("--device", words.device, "cpu, cuda or emulated; default: what the plan is compiled for")
+  addFolderOptions(command, words);
+}
+
+void addFolderOptions(const Verb &command, ModelWords &words) {
+  command.option("--context", words.context, "of a folder: tokens of a text; default: the model's, at most 4096")
+      .range(2, 1 << 30);
+  command
+      .option("--device", words.device,
+              "cpu, cuda or emulated; default: what the plan is compiled for, of a folder cuda if there is a GPU")
       .oneOf({"cpu", "cuda", "emulated"});
   command.option("--threads", words.run.threads, "threads per rank; default: cores / ranks").range(1, 1024);
   command.flag("--allow-nan", words.allowsNan, "load weights that are NaN or infinite, too");
@@ -22,7 +35,34 @@ void addModelOptions(const Verb &command, ModelWords &words) {
   words.tokenizerGiven = command.find("--tokenizer");
 }
 
-Model openModel(const ModelWords &words) {
+namespace {
+
+/// Replaces a folder by its plan, its weights and its tokenizer.
+void chooseFolder(ModelWords &words) {
+  words.hasTokenizer = words.tokenizerGiven.count() > 0;
+  if (!std::filesystem::is_directory(words.plan)) {
+    if (words.context)
+      throw rt::PlanError(fmt::format("--context is of a folder, and {} is none; the sequence length of a plan's run "
+                                      "file is its context",
+                                      words.plan));
+    return;
+  }
+  if (!words.checkpoint.empty())
+    throw rt::PlanError(fmt::format("{}: is a folder with weights of its own; leave --checkpoint out", words.plan));
+  FolderModel found = folderModel(words.plan, {words.device, words.texts, words.context});
+  words.folder = found.weights;
+  words.checkpoint = found.weights;
+  words.plan = found.plan;
+  if (!words.hasTokenizer && found.tokenizer) {
+    words.tokenizer = *found.tokenizer;
+    words.hasTokenizer = true;
+  }
+}
+
+} // namespace
+
+Model openModel(ModelWords &words) {
+  chooseFolder(words);
   Model model;
   if (rt::pathKind(words.plan) == rt::PathKind::RunFile)
     throw rt::PlanError(
@@ -38,7 +78,7 @@ Model openModel(const ModelWords &words) {
     throw rt::PlanError(
         fmt::format("{}: names no weights; give --checkpoint FOLDER, or load_checkpoint in the run file", words.plan));
   chooseDevice(words.device, plan, words.plan);
-  if (words.tokenizerGiven.count() > 0)
+  if (words.hasTokenizer)
     model.tokenizer = rt::openTokenizer(words.tokenizer);
   model.run = words.run;
   chooseComm(words.comm, plan, words.plan, model.run);

@@ -35,13 +35,15 @@ ChildResult runOwnCommand(const std::vector<std::string> &words, ChildOutput out
     arguments.push_back(word.data());
   arguments.push_back(nullptr);
   int ends[2] = {-1, -1};
-  bool isCaptured = output == ChildOutput::Captured;
+  bool isCaptured = output != ChildOutput::Inherited;
   if (isCaptured && pipe(ends) != 0)
     throw std::runtime_error(fmt::format("no pipe: {}", std::strerror(errno)));
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   if (isCaptured) {
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    if (output == ChildOutput::AllCaptured)
+      posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
     posix_spawn_file_actions_addclose(&actions, ends[0]);
     posix_spawn_file_actions_addclose(&actions, ends[1]);
   }

@@ -12,11 +12,12 @@ struct ChildResult {
   std::string output; ///< its standard output, if it was captured
 };
 
-/// Whether a child's standard output is captured or goes where this process writes.
-enum class ChildOutput { Captured, Inherited };
+/// Whether a child's standard output is captured or goes where this process writes. AllCaptured: also its standard
+/// error, in the same text.
+enum class ChildOutput { Captured, AllCaptured, Inherited };
 
-/// Runs `espalier WORDS` and waits for its end. Standard error is inherited. Throws std::runtime_error if the process
-/// cannot be started.
+/// Runs `espalier WORDS` and waits for its end. Standard error is else inherited. Throws std::runtime_error if the
+/// process cannot be started.
 ChildResult runOwnCommand(const std::vector<std::string> &words, ChildOutput output);
 
 } // namespace espalier

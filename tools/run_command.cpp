@@ -19,6 +19,7 @@
 #include "tools/drift.h"
 #include "tools/elastic/attempt.h"
 #include "tools/plan_sections.h"
+#include "tools/save_hf.h"
 
 #include <algorithm>
 #include <cmath>
@@ -75,6 +76,7 @@ void refuseTrainingOptions(const RunWords &words) {
                                  {"--save", options.save.has_value()},
                                  {"--on-divergence", options.onDivergence != rt::OnDivergence::stop},
                                  {"--keep", options.keep > 0},
+                                 {"--save-hf", words.savesHf},
                                  {"--resume", options.resume},
                                  {"--eval-every", options.evalEvery > 0},
                                  {"--trace", !options.trace.empty()}})
@@ -178,6 +180,10 @@ int runPlanFile(RunWords &words) {
   words.options.resumeCommand = resumeLine(*words.options.topology);
   rt::guardStartup(words.options, [&] {
     rt::pb::Plan plan = readTrainingPlan(words);
+    if (words.savesHf) {
+      requireHfNames(plan);
+      words.options.onSave = saveHf;
+    }
     steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(words, plan.settings());
     topology = chooseComm(words.comm, plan, words.plan, words.options);
     int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
@@ -281,6 +287,8 @@ void addRunOptions(const Verb &run, RunWords &words) {
          "--save", options.save, {{"background", rt::SaveMode::background}, {"sync", rt::SaveMode::sync}},
          "background: checkpoints are copied to host memory and written while training goes on; sync: training waits; "
          "default: background if memory holds the copy")
+      .needs(checkpoint);
+  run.flag("--save-hf", words.savesHf, "write a folder of transformers, hf-STEP, beside each checkpoint")
       .needs(checkpoint);
   run.option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       .range(1, mostSteps)

@@ -1,4 +1,5 @@
 // `espalier serve`: the options of the server.
+#include "tools/chat_format.h"
 #include "tools/commands.h"
 #include "tools/generate_words.h"
 
@@ -30,34 +31,6 @@ std::string readToken(const std::string &file) {
   return file.empty() ? std::string(given ? given : "") : rt::http::readTokenFile(file, "--token-file");
 }
 
-/// Returns the format of chats: the named one, or the one of the tokenizer's own template.
-rt::FoundChatTemplate chatTemplateOf(const ServeWords &words) {
-  const rt::TokenizerOptions &tokenizer = words.model.tokenizer;
-  if (words.chatTemplate.empty())
-    return rt::findChatTemplate(tokenizer.modelFile);
-  return {rt::chatTemplateNamed(words.chatTemplate), ""};
-}
-
-/// Opens the tokenizer of chats. It adds no tokens of its own, because a chat template has all of them. Null: chats are
-/// refused.
-std::unique_ptr<rt::Tokenizer> openChatTokenizer(ServeWords &words) {
-  if (words.model.tokenizerGiven.count() == 0)
-    return nullptr;
-  rt::TokenizerOptions options = rt::withOwnKind(words.model.tokenizer);
-  words.options.chat = chatTemplateOf(words);
-  options.specialTokens = options.kind != "hf"; // hf finds special tokens in a text without it
-  options.addBos = false;
-  std::unique_ptr<rt::Tokenizer> tokenizer = rt::openTokenizer(options);
-  if (words.options.chat.chat && options.kind == "sentencepiece")
-    for (const std::string &special : rt::specialTokensOf(*words.options.chat.chat))
-      if (tokenizer->encode(special).size() != 1)
-        throw rt::PlanError(fmt::format(
-            "{}: chats of the template {} need {} as one token, the tokenizer makes {} of it; "
-            "give the tokenizer of a model of this template, or another --chat-template",
-            options.modelFile, rt::nameOf(*words.options.chat.chat), special, tokenizer->encode(special).size()));
-  return tokenizer;
-}
-
 int serveModel(ServeWords &words) {
   words.options.token = readToken(words.tokenFile);
   rt::http::requireToken(words.options.token, words.options.host, "--host " + words.options.host,
@@ -67,12 +40,15 @@ int serveModel(ServeWords &words) {
     throw rt::PlanError(fmt::format(
         "{}: a server has its ranks as threads of one process; start it once, without mpirun", words.model.plan));
   rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
-  std::unique_ptr<rt::Tokenizer> chats = openChatTokenizer(words);
+  if (!words.chatTemplate.empty() && !words.model.hasTokenizer)
+    throw rt::PlanError("--chat-template needs a tokenizer; give --tokenizer KIND");
+  ChatFormat chat = openChats(words.model, words.chatTemplate);
+  words.options.chat = chat.found;
   words.options.model = model.program->plan().model();
   words.options.stopSignal = [] { return endSignal.load(); };
   for (int number : {SIGTERM, SIGINT, SIGHUP})
     std::signal(number, [](int came) { endSignal = came; });
-  int signal = rt::serve(decoder, {model.tokenizer.get(), chats.get()}, words.options);
+  int signal = rt::serve(decoder, {model.tokenizer.get(), chat.tokenizer.get()}, words.options);
   return signal ? 128 + signal : int(Success);
 }
 
@@ -88,8 +64,7 @@ void addServeCommand(const Verb &app) {
   verb.option("--waiting", words->options.waiting, "texts that may wait; more are refused with 503").range(1, 1 << 20);
   verb.option("--chat-template", words->chatTemplate,
               "format of chats; default: the tokenizer's chat_template, if it is one of these")
-      .oneOf(rt::chatTemplateNames())
-      .needs(words->model.tokenizerGiven);
+      .oneOf(rt::chatTemplateNames());
   verb.option("--allow-origin", words->options.allowedOrigins,
               "origin of web pages that may send requests, https://HOST or *; may be repeated")
       .oneValueEach();

@@ -5,9 +5,9 @@
 #include "format/checksum.h"
 #include "runtime/status.h"
 #include "tools/own_command.h"
+#include "tools/plan_cache.h"
 #include "tools/run_command.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
@@ -37,16 +37,7 @@ std::vector<std::string> compileWords(const TrainWords &words) {
 
 /// Returns the plan's place in the cache: one per run file and options, so that a later call replaces it.
 std::string cachedPlan(const std::vector<std::string> &compile, const std::string &file) {
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  std::filesystem::path folder = cache && *cache ? std::filesystem::path(cache)
-                                 : home && *home ? std::filesystem::path(home) / ".cache"
-                                                 : std::filesystem::temp_directory_path();
-  folder = folder / "espalier" / "plans";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    throw rt::PlanError(
-        fmt::format("{}: {}; -o X.plan names another place for the plan", folder.string(), error.message()));
+  std::filesystem::path folder = planCache("-o X.plan names another place for the plan");
   std::string key = std::filesystem::absolute(file).lexically_normal().string();
   for (const std::string &word : compile)
     key += '\0' + word;

@@ -146,7 +146,9 @@ struct RunOptions {
   std::optional<Fault> fault;                     ///< a failure to inject, for tests
   std::function<void(const Executor &)> inspect;  ///< called by each rank's thread after each step
   std::function<void(const StepRecord &)> onStep; ///< called by the thread of rank 0 after each step
-  std::function<int()> stopSignal;                ///< returns the signal that asked the process to stop, or 0
+  /// Called by the thread of rank 0 with the folder of each checkpoint that is complete. Training waits.
+  std::function<void(const std::filesystem::path &)> onSave;
+  std::function<int()> stopSignal; ///< returns the signal that asked the process to stop, or 0
 
   /// Returns the number of ranks on this host, for a plan with `ranks` ranks.
   int hostRanks(int ranks) const { return topology ? topology->hostRanks : ranks; }

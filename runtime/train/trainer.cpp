@@ -338,6 +338,8 @@ void Trainer::report(std::optional<SaveRecord> record) {
   record->afterStep = state.step;
   context.result.saves.push_back(*record);
   context.metrics.add(*record);
+  if (context.options.onSave)
+    context.options.onSave(context.checkpoints->lastGoodFolder());
 }
 
 /// Ends the run on all ranks. After the agreement on the signal, no rank can fail any more.
