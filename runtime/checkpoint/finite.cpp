@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/finite.h"
 
+#include "runtime/kernels/element.h"
 #include "runtime/parameter_block.h"
 #include "runtime/status.h"
 
