@@ -76,13 +76,12 @@ ComputeTerm scoreProduct(const Scores &scores, const Monomial &m, const Monomial
   return term;
 }
 
-/// Returns the kernels that replace a fused attention. Dropout of the scores, if their mask is kept, reads and writes
-/// them once more.
+/// Returns the kernels that replace a fused attention. Dropout of the scores reads and writes them once more.
 std::vector<ComputeTerm> storedAttention(const ComputeTerm &fused, const Scores &scores, bool isForward,
-                                         double scoreBytes) {
+                                         bool dropsScores) {
   const auto &[m, n, depth, count] = scores;
-  constexpr double withoutDropout = 2, dropout = 5, softmax = 4, softmaxGradient = 6;
-  double bytes = (isForward ? softmax : softmaxGradient) + (scoreBytes > withoutDropout ? dropout : 0);
+  constexpr double dropout = 5, softmax = 4, softmaxGradient = 6;
+  double bytes = (isForward ? softmax : softmaxGradient) + (dropsScores ? dropout : 0);
   Size traffic;
   addAll(traffic, scores.elements(), bytes);
   std::vector<ComputeTerm> terms = {memoryTerm("softmax", fused.phase, traffic)};
@@ -116,7 +115,7 @@ void storeScores(const SystemStorage &storage, const planner::Problem &problem, 
     if (term.kind != ComputeClass::Attention)
       compute.push_back(term);
     else
-      for (ComputeTerm &part : storedAttention(term, *scores, term.phase != Phase::Backward, storage.scoreBytes))
+      for (ComputeTerm &part : storedAttention(term, *scores, term.phase != Phase::Backward, storage.dropsScores))
         compute.push_back(std::move(part));
   pattern.compute = std::move(compute);
   Size kept;
@@ -226,8 +225,9 @@ void storeParameters(const SystemStorage &storage, PatternTerms &pattern) {
         for (Axis axis : {Axis::Dp, Axis::Cp})
           part = product(part, {1, {{static_cast<int>(axis), -1}}});
       add(step, scaled(part, std::max(0.0, storage.gradientPasses - espalierPasses) * term.gradientBytes));
-      if (storage.updateBytes > 0)
-        add(pattern.stepBytes, scaled(part, storage.updateBytes));
+      int zero = pattern.pattern.zero.value_or(0);
+      if (double bytes = storage.updateBytes + (zero == 1 || zero == 2 ? storage.flatUpdateBytes : 0); bytes > 0)
+        add(pattern.stepBytes, scaled(part, bytes));
     }
   }
   if (storage.reducedBytes > 0)

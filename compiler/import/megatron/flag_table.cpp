@@ -27,7 +27,8 @@ constexpr FlagGroup groups[] = {
      "use-rope-scaling rope-scaling-factor=f rope-type=s untie-embeddings-and-output-weights disable-bias-linear "
      "add-qkv-bias qk-layernorm init-method-std=f hidden-dropout=f attention-dropout=f multi-latent-attention "
      "q-lora-rank=i kv-lora-rank=i qk-head-dim=i qk-pos-emb-head-dim=i v-head-dim=i rotary-scaling-factor=f mscale=f "
-     "mscale-all-dim=f fp16 bf16 fp8-format=s fp8-hybrid fp8-e4m3 fp4-format=s"},
+     "mscale-all-dim=f fp16 bf16 fp8-format=s fp8-hybrid fp8-e4m3 fp4-format=s "
+     "attention-backend=s use-flash-attn transformer-impl=s use-legacy-models"},
     {Written, "", "num-experts=i moe-ffn-hidden-size=i moe-layer-freq=s moe-router-topk=i moe-router-pre-softmax "
      "moe-router-load-balancing-type=s+ moe-aux-loss-coeff=f+ moe-z-loss-coeff=f moe-router-enable-expert-bias "
      "moe-router-bias-update-rate=f moe-expert-capacity-factor=f expert-model-parallel-size=i "
@@ -105,8 +106,7 @@ constexpr FlagGroup groups[] = {
     {Ignored, "a run without its checkpoint is an error", "exit-on-missing-checkpoint"},
     {Ignored, "DeepSpeed's file is not read: flags say the batch, --zero-stage what is sharded, others the recompute",
      "deepspeed deepspeed_config=s deepspeed-activation-checkpointing"},
-    {Ignored, "attention never stores its scores and kernels are always fused", "attention-backend=s "
-     "flash-attention-version=i use-flash-attn transformer-impl=s use-mcore-models use-legacy-models "
+    {Ignored, "kernels are always fused", "flash-attention-version=i use-mcore-models "
      "no-masked-softmax-fusion no-bias-gelu-fusion no-bias-swiglu-fusion no-bias-dropout-fusion no-rope-fusion "
      "no-gradient-accumulation-fusion no-persist-layer-norm cross-entropy-loss-fusion cross-entropy-fusion-impl=s "
      "attention-softmax-in-fp32 apply-query-key-layer-scaling no-query-key-layer-scaling bias-gelu-fusion "

@@ -48,6 +48,7 @@ public:
     hasBias = hasExperts && hasBiasedRouter(given);
     writeRouting(given, yaml, layers, statesModel);
     writeNumerics(section);
+    writeAttention(section);
     if (!statesModel && !dtype.isStated)
       return;
     if (statesModel) {
@@ -94,6 +95,21 @@ private:
       given.error(formats[1].first, fmt::format("{} and {} contradict each other", formats[0].first, formats[1].first));
     else if (!formats.empty())
       put(key, formats.front().second, formats.front().first);
+  }
+
+  /// Writes that attention stores its scores, if the script chooses such an implementation. Transformer Engine, the
+  /// default, chooses a fused kernel where the device has one.
+  void writeAttention(const std::string &section) {
+    const std::string key = section + "use_flash_attention";
+    const char *backendFlag = "--attention-backend", *implementationFlag = "--transformer-impl";
+    std::string backend = given.value(backendFlag, key).value_or("auto");
+    bool isFlash = given.isSet("--use-flash-attn", key);
+    bool isLocal = given.value(implementationFlag, key).value_or("") == "local";
+    isLocal = given.isSet("--use-legacy-models", key) || isLocal;
+    if (backend == "unfused" || backend == "local")
+      put(key, "False", backendFlag);
+    else if (isLocal && !isFlash)
+      put(key, "False", implementationFlag);
   }
 
   /// Writes model.arch: an architecture with Llama's block, or gpt2.

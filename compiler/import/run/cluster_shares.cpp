@@ -14,8 +14,8 @@ class ShareReader {
 public:
   ShareReader(const YamlNode &root, Diagnostics &diagnostics) : root(root), diagnostics(diagnostics) {}
 
-  /// Returns the share of `key` for a class, else that of `other`, else 0.
-  double share(const std::string &key, const std::string &name) {
+  /// Returns the share of `key` for a class, else that of `other`, else 0. It is at most `most`.
+  double share(const std::string &key, const std::string &name, double most = 1) {
     const YamlNode *list = root.find(key);
     const YamlNode *entry = list ? list->find(name) : nullptr;
     if (!entry && list)
@@ -23,15 +23,16 @@ public:
     if (!entry)
       return 0;
     std::optional<double> value = yamlNumber(*entry);
-    if (value && *value >= 0 && *value <= 1)
+    if (value && *value >= 0 && *value <= most)
       return *value;
-    diagnostics.error(entry->where,
-                      fmt::format("a share of {} must be a number from 0 to 1, got {}", key, flowText(*entry)));
+    diagnostics.error(entry->where, fmt::format("a share of {} must be a number from 0 to {:g}, got {}", key, most,
+                                                flowText(*entry)));
     return 1;
   }
 
   void checkKeys() {
-    const std::vector<std::string> known = {"memory", "link", "network", "host", "compute", "attention", "ring_slope"};
+    const std::vector<std::string> known = {"memory",  "link",      "network",    "host",
+                                            "compute", "attention", "capability", "ring_slope"};
     for (const YamlEntry &entry : root.entries)
       if (std::ranges::find(known, entry.key) == known.end())
         diagnostics.error(entry.keyWhere, fmt::format("unknown share '{}'{}", entry.key, didYouMean(entry.key, known)));
@@ -64,6 +65,8 @@ void applyShares(ClusterConfig &cluster, const DataSheet &sheet, const std::vect
     complete(cluster.attentionEfficiency, 1, "attention");
     complete(cluster.matmulEfficiency, 1, "compute");
   }
+  constexpr double mostCapability = 100;
+  cluster.capability = shares.share("capability", cluster.device, mostCapability);
   if (!sheet.fabric.empty())
     cluster.ringSlope = shares.share("ring_slope", sheet.fabric);
 }

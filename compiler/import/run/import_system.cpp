@@ -11,20 +11,30 @@ namespace {
 
 constexpr const char *otherDevices = "other"; ///< device classes that a list of errors does not name
 
+/// Returns whether an attention of the model has dropout.
+bool dropsScores(const ModelDescription &model) {
+  auto drops = [](const OpDescription &op) {
+    auto rate = op.numbers.find("rate");
+    return op.kind == "attention" && rate != op.numbers.end() && rate->second > 0;
+  };
+  return std::ranges::any_of(
+      model.segments, [&](const SegmentDescription &segment) { return std::ranges::any_of(segment.ops, drops); });
+}
+
 /// Reads one file of configs/systems.
 class SystemReader {
 public:
-  SystemReader(SystemConfig &system, const ClusterConfig &cluster, Diagnostics &diagnostics)
-      : system(system), cluster(cluster), diagnostics(diagnostics) {}
+  explicit SystemReader(const RunReader &run)
+      : run(run), system(run.config().system), cluster(run.config().cluster), diagnostics(run.diagnostics()) {}
 
   void read(const YamlNode &map) {
     if (const YamlNode *name = map.find("name"))
       system.name = name->text;
-    expectKeys(map, {"name",        "time_error",  "comparison_error", "family_error",    "measured",
-                     "overlap",     "lacks",       "most_zero",        "schedules",       "bytes",
-                     "score_bytes", "logit_bytes", "unsharded_share",  "attention_share", "recompute",
-                     "formats",     "efficiency",  "gather_seconds",   "reserved_bytes",  "sends",
-                     "context"},
+    expectKeys(map, {"name",        "time_error",    "comparison_error", "family_error",    "measured",
+                     "overlap",     "lacks",         "most_zero",        "schedules",       "bytes",
+                     "score_bytes", "logit_bytes",   "unsharded_share",  "attention_share", "recompute",
+                     "formats",     "efficiency",    "gather_seconds",   "reserved_bytes",  "sends",
+                     "context",     "dropout_bytes", "fused_attention"},
                "a system");
     planner::ModelError &error = system.error;
     error.time = byDevice(map, "time_error");
@@ -36,6 +46,7 @@ public:
     readMeasured(map);
     readPlans(map);
     readStorage(map);
+    readAttention(map);
     readSpeed(map);
     const YamlNode *overlap = map.find("overlap");
     if (!overlap)
@@ -122,9 +133,9 @@ private:
              {"reduced", &storage.reducedBytes},
              {"optimizer", &storage.optimizerBytes},
              {"update", &storage.updateBytes},
+             {"flat_update", &storage.flatUpdateBytes},
              {"gradient_passes", &storage.gradientPasses},
              {"accumulation", &storage.accumulationBytes}});
-    number(map, "score_bytes", storage.scoreBytes);
     number(map, "logit_bytes", storage.logitBytes);
     number(map, "unsharded_share", storage.unshardedShare);
     number(map, "reserved_bytes", system.reservedBytes, /*isBytes=*/true);
@@ -136,6 +147,26 @@ private:
     storage.repeatsWholeLayer = choice(*recompute, "full", {"needed", "whole_layer"}) == 1;
     storage.selective = static_cast<SystemStorage::Selective>(
         choice(*recompute, "selective", {"elementwise", "attention", "second_products"}));
+  }
+
+  /// Reads whether attention stores its scores: the software has no fused kernel, none for devices of this class, or
+  /// the run does without it. Selective recompute then repeats the attention. Must run after readStorage().
+  void readAttention(const YamlNode &map) {
+    SystemStorage &storage = system.storage;
+    double scores = 0, dropout = 0, leastCapability = 0;
+    number(map, "score_bytes", scores);
+    number(map, "dropout_bytes", dropout);
+    number(map, "fused_attention", leastCapability);
+    if (map.find("fused_attention")) {
+      bool isOnDevice = cluster.capability == 0 || cluster.capability >= leastCapability;
+      if (isOnDevice && run.flag("model.model_config.use_flash_attention").value_or(true))
+        return;
+      storage.selective = SystemStorage::Selective::Attention;
+    }
+    storage.scoreBytes = scores;
+    storage.dropsScores = dropout > 0 && dropsScores(run.config().model);
+    if (storage.dropsScores)
+      storage.scoreBytes += dropout;
   }
 
   /// Reads the factors of the cluster's rates.
@@ -214,6 +245,7 @@ private:
     return found;
   }
 
+  const RunReader &run;
   SystemConfig &system;
   const ClusterConfig &cluster;
   Diagnostics &diagnostics;
@@ -237,7 +269,7 @@ void importSystem(const RunReader &reader, const ImportOptions &options, const s
   }
   system.name = name;
   if (YamlPtr root = loadYamlMap(file, "a system file is a map of constants", reader.diagnostics()))
-    SystemReader(system, reader.config().cluster, reader.diagnostics()).read(*root);
+    SystemReader(reader).read(*root);
 }
 
 void importMatmulFormat(const RunReader &reader) {

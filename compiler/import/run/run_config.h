@@ -108,6 +108,7 @@ struct ClusterConfig {
   double networkBandwidth = 0, networkLatency = 0; ///< between hosts: bytes/s per device; seconds
   double sendBandwidth = 0;                        ///< bytes/s of one send between hosts; 0 means networkBandwidth
   double ringSlope = 0;                            ///< slowdown of collectives per doubling of hosts
+  double capability = 0;                           ///< compute capability of the device class, as 8.0; 0: unknown
   /// Bytes of host memory, and bytes/s per direction of a host link that `devicesPerHostLink` devices share; 0 if
   /// unknown.
   double hostMemoryBytes = 0, hostBandwidth = 0;
@@ -122,10 +123,12 @@ struct SystemStorage {
   double reducedBytes = 0;        ///< per element of a gradient reduction; 0: as Espalier's
   double optimizerBytes = 0;      ///< per element, masters and moments; 0: as Espalier's
   double updateBytes = 0;         ///< per element, live only while the optimizer runs
+  double flatUpdateBytes = 0;     ///< the same under ZeRO 1 and 2: temporaries of an update of one flat partition
   double unshardedShare = 1;      ///< of the parameters that Espalier holds unsharded under ZeRO 3
   double gradientPasses = 0;      ///< times that the step reads or writes the gradients; 0: as Espalier's
   double accumulationBytes = 0;   ///< traffic per element of a kernel that accumulates weight gradients; 0: no kernel
   double scoreBytes = 0;          ///< kept per attention score; 0: a fused kernel stores no scores
+  bool dropsScores = false;       ///< stored scores pass a dropout; scoreBytes includes its mask and result
   double logitBytes = 0;          ///< live per logit at the peak of the loss; 0: as Espalier's
   bool splitsProducts = false;    ///< transfers over tp run in parts beside the parts of their product
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read

@@ -296,7 +296,7 @@ constexpr Row trainingKeys[] = {
     {"model.model_config.checkpoint_name_or_path", T::String, accepted,
      "not loaded: training starts from initial values"},
     {"model.model_config.use_flash_attention", T::Bool, accepted,
-     "attention never stores the score matrix, either way"},
+     "Espalier's attention never stores its scores; False: other systems (`system`) are priced with stored scores"},
     {"model.model_config.use_prompt_flash_attention", T::Bool, accepted, "a setting of prediction"},
     {"model.model_config.use_incre_flash_attention", T::Bool, accepted, "a setting of prediction"},
     {"model.model_config.use_ring_attention", T::Bool, accepted, "the plan chooses its collectives"},

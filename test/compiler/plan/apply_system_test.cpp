@@ -37,13 +37,13 @@ protected:
   }
 
   /// Returns the cost of a layer on one rank, with one sample.
-  static planner::SegmentCost layer(const SystemStorage &storage, int dp = 1) {
+  static planner::SegmentCost layer(const SystemStorage &storage, int dp = 1, int zero = 0) {
     planner::Problem problem = own();
     applySystem(storage, problem);
     planner::ParallelConfig config;
     config.dp = dp;
     config.microBatchSize = static_cast<int64_t>(samples);
-    config.zero = 0;
+    config.zero = zero;
     std::optional<planner::SegmentCost> cost = planner::segmentCost(problem, problem.layers.front().kind, config);
     EXPECT_TRUE(cost);
     return *cost;
@@ -52,7 +52,8 @@ protected:
 
 TEST_F(ApplySystem, StoredScoresAreKeptAndTakeMoreTime) {
   planner::SegmentCost fused = layer({});
-  planner::SegmentCost stored = layer({.scoreBytes = 5, .selective = SystemStorage::Selective::Attention});
+  planner::SegmentCost stored =
+      layer({.scoreBytes = 5, .dropsScores = true, .selective = SystemStorage::Selective::Attention});
   double scores = samples * heads * positions * positions;
   EXPECT_NEAR(stored.savedBytes[Recompute::None] - fused.savedBytes[Recompute::None], 5 * scores, 1e-6 * scores);
   EXPECT_NEAR(stored.savedBytes[Recompute::Selective], fused.savedBytes[Recompute::None], 1e-6 * scores);
@@ -62,6 +63,18 @@ TEST_F(ApplySystem, StoredScoresAreKeptAndTakeMoreTime) {
   // Selective recompute repeats the scores, the softmax and the second product: the time of attention in forward.
   EXPECT_GT(stored.recompute[Recompute::Selective].total(), stored.forward.compute - fused.forward.compute);
   EXPECT_LT(stored.recompute[Recompute::Selective].total(), 0.5 * stored.forward.compute);
+}
+
+TEST_F(ApplySystem, DroppedScoresTakeMoreTime) {
+  EXPECT_GT(layer({.scoreBytes = 5, .dropsScores = true}).forward.compute, layer({.scoreBytes = 5}).forward.compute);
+}
+
+TEST_F(ApplySystem, AFlatPartitionIsUpdatedInOnePiece) {
+  for (int zero : {0, 1, 2, 3}) {
+    double more = layer({.flatUpdateBytes = 4}, 8, zero).stepBytes - layer({}, 8, zero).stepBytes;
+    double owned = layer({}, 8, zero).elements / 8;
+    EXPECT_NEAR(more, zero == 1 || zero == 2 ? 4 * owned : 0, 1e-6 * owned) << zero;
+  }
 }
 
 TEST_F(ApplySystem, AWholeLayerIsRepeatedWithItsLastProduct) {

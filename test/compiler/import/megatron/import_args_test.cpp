@@ -187,6 +187,19 @@ TEST(ImportArgs, OneDeviceIsTorchsDefault) {
   EXPECT_THAT(importText("torchrun --nnodes 2 " + one, "h100_dgx").yaml, HasSubstr("h100_dgx:2x1"));
 }
 
+// Without --use-flash-attn, the implementation in PyTorch stores its scores. Transformer Engine, the default, does not.
+TEST(ImportArgs, TheAttentionBackendSaysWhetherScoresAreStored) {
+  auto stores = [](const std::string &flags) {
+    return importText(small + flags).yaml.find("use_flash_attention: False") != std::string::npos;
+  };
+  for (const char *flags : {"--attention-backend unfused", "--attention-backend local", "--transformer-impl local",
+                            "--use-legacy-models", "--transformer-impl local --attention-backend unfused"})
+    EXPECT_TRUE(stores(flags)) << flags;
+  for (const char *flags : {"", "--attention-backend flash", "--attention-backend auto", "--use-flash-attn",
+                            "--transformer-impl transformer_engine", "--transformer-impl local --use-flash-attn"})
+    EXPECT_FALSE(stores(flags)) << flags;
+}
+
 // Each flag changes what is trained, so it is mapped or refused, and never ignored.
 TEST(ImportArgs, FlagsThatChangeTheTraining) {
   for (auto [flags, reason] :
