@@ -147,10 +147,9 @@ YamlPtr translateTrainerFormat(const YamlPtr &root, Diagnostics &diagnostics) {
         diagnostics.error(entry.keyWhere, fmt::format("unknown key '{}' in {}", entry.key, section));
     }
   const char *length = "model.model_config.seq_length";
-  if (YamlPtr samples = find(result, "train_dataset.data_loader.config.seq_length");
-      training && samples && !find(result, length)) // the trainer builds the model for the samples of its data
-    result = withValue(result, length, samples);
-  if (training) // defaults of this trainer alone
+  if (YamlPtr samples = find(result, "train_dataset.data_loader.config.seq_length"); samples && !find(result, length))
+    result = withValue(result, length, samples); // since r1.6, the model is built for the samples of the data
+  if (training)                                  // defaults of this trainer alone
     for (const auto &[key, text] :
          {MovedKey{"runner_wrapper.use_clip_grad", "True"}, MovedKey{"runner_wrapper.max_grad_norm", "1.0"}})
       if (!find(result, key))

@@ -7,7 +7,8 @@
 namespace espalier {
 
 /// Returns the run file with the keys of the newest trainer moved to the keys of the same meaning. Values keep their
-/// locations. A value that asks for a feature that is not implemented is reported. Returns other run files as they are.
+/// locations. A value that asks for a feature that is not implemented is reported. In any run file, a model without a
+/// seq_length has that of the data.
 YamlPtr translateTrainerFormat(const YamlPtr &root, Diagnostics &diagnostics);
 
 } // namespace espalier

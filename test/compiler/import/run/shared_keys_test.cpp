@@ -196,6 +196,8 @@ TEST(TrainerFormat, SamplesHaveTheLengthOfTheData) {
   ImportedRun run = imported(text + "train_dataset:\n  data_loader:\n    config:\n      seq_length: 256\n");
   EXPECT_EQ(run.diagnostics.render(), "");
   EXPECT_EQ(run.config.model.dims.at("seq"), 256);
+  run = shipped("llama2_7b", {modelConfig + "seq_length=64", "train_dataset.data_loader.config.seq_length=32"});
+  EXPECT_THAT(run.diagnostics.render(), HasSubstr("data have 32 tokens per sample, the model has seq_length 64"));
 }
 
 TEST(TrainerFormat, OtherKeysAreRefusedOneByOne) {
