@@ -157,7 +157,8 @@ TEST_F(MindFormers, LlamaWithExpertsIsMixtral) {
   EXPECT_EQ(run.config.model.dims.at("capacity"), 5); // ceil(1.1 * 16 * 2 / 8)
   EXPECT_EQ(run.config.model.dims.at("kv_heads"), 4); // Llama's defaults, not Mixtral's
   EXPECT_EQ(run.config.model.dims.at("ffn_expert"), 96);
-  EXPECT_EQ(llama({"moe_config.expert_num=8", "moe_config.num_experts_chosen=2"}).config.model.dims.at("ffn_expert"), 256);
+  EXPECT_EQ(llama({"moe_config.expert_num=8", "moe_config.num_experts_chosen=2"}).config.model.dims.at("ffn_expert"),
+            256);
   EXPECT_EQ(llama({"moe_config.expert_num=1"}).config.model.name, "llama");
   run = llama({"moe_config.expert_num=8", "moe_config.num_experts_chosen=2", "moe_config.capacity_factor=-1"});
   EXPECT_EQ(run.diagnostics.render(), "");
