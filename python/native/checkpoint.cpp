@@ -81,7 +81,7 @@ public:
     nb::gil_scoped_release unlocked;
     rt::ThreadPool pool(/*threads=*/1, /*spins=*/0);
     rt::StoredCheckpoint::Target wanted{std::move(whole), target};
-    stored.read({&wanted, 1}, pool);
+    stored.read({&wanted, 1}, pool, rt::NonFinite::Accepted);
     return bytes;
   }
 
