@@ -13,6 +13,7 @@
 #include "runtime/run/startup_guard.h"
 #include "runtime/run/summary.h"
 #include "runtime/status.h"
+#include "runtime/train/learning_rate.h"
 #include "runtime/train/metrics.h"
 #include "runtime/train/stop.h"
 #include "tools/choose_device.h"
@@ -126,6 +127,24 @@ std::string chooseSteps(RunWords &words, const rt::pb::Settings &settings) {
   return fmt::format("{} ({})", rt::counted(words.options.steps, "step"), origin);
 }
 
+/// Says that a run goes on after the end of a learning-rate schedule, and at which rate.
+void noteScheduleEnd(const rt::RunOptions &options, const rt::pb::Settings &settings) {
+  auto note = [&](const std::string &key, const rt::pb::LearningRate &schedule) {
+    int64_t end = schedule.total_steps();
+    if (end <= 0 || options.steps <= end)
+      return;
+    double rate = rt::learningRate(schedule, end, end), last = rt::learningRate(schedule, options.steps - 1, end);
+    std::string rates = rate == last ? fmt::format("is {:.4g}", rate) : fmt::format("goes on, to {:.4g}", last);
+    fmt::print(stderr,
+               "espalier: note: the run has {} and {}.total_steps is {}; from step {} on, the learning rate {}\n",
+               rt::counted(options.steps, "step"), key, end, end + 1, rates);
+  };
+  note("lr_schedule", settings.learning_rate());
+  for (const rt::pb::LearningRate &group : settings.rate_groups())
+    if (group.total_steps() != settings.learning_rate().total_steps())
+      note("grouped_lr_schedule", group);
+}
+
 /// Warns if there are more threads than cores.
 void noteThreads(const rt::RunOptions &options, int hostRanks) {
   int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -188,6 +207,8 @@ int runPlanFile(RunWords &words) {
     topology = chooseComm(words.comm, plan, words.plan, words.options);
     int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
     noteThreads(words.options, hostRanks);
+    if (words.options.log && !rt::isForEvaluation(plan.settings()))
+      noteScheduleEnd(words.options, plan.settings());
     words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
     chooseDevice(words.device, plan, words.plan);
     prepared.emplace(std::move(plan), words.options.threads);

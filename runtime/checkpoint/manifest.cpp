@@ -178,8 +178,6 @@ Manifest manifestOf(const Json &json) {
   state.cleanSteps = wholeNumber(json.at("clean_steps"));
   if (auto norms = json.find("norms"); norms != json.end())
     state.norms = norms->get<std::vector<double>>();
-  if (auto applied = json.find("applied_samples"); applied != json.end())
-    state.applied = wholeNumber(*applied);
   manifest.runSteps = wholeNumber(json.at("run_steps"));
   manifest.fingerprint.model = json.at("fingerprint").at("model");
   manifest.fingerprint.terms = json.at("fingerprint").at("terms").get<std::map<std::string, std::string>>();
@@ -264,8 +262,6 @@ std::string manifestText(const Manifest &manifest) {
     json["holds"] = parametersOnly;
   if (!manifest.state.norms.empty())
     json["norms"] = manifest.state.norms;
-  if (manifest.state.applied > 0)
-    json["applied_samples"] = manifest.state.applied;
   std::string rest; // the text after the first line: one line per key and per shard
   for (const auto &[key, value] : json.items()) {
     rest += fmt::format("{} {}: ", rest.empty() ? "" : ",\n", Ordered(key).dump());

@@ -249,10 +249,6 @@ ScalarState StoredCheckpoint::state(const pb::Settings &settings, const Continua
     state.lossScale = initialScalars(settings).lossScale;
     state.cleanSteps = 0;
   }
-  if (settings.batch_ramp_size() == 0)
-    state.applied = 0;
-  else if (state.applied == 0) // the run had no ramp before
-    state.applied = state.consumed;
   return state;
 }
 

@@ -24,7 +24,7 @@ int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurre
 /// run resumed with more steps uses the same blend.
 int64_t trainingSamples(const pb::Settings &settings, const RunOptions &options) {
   int64_t planned = settings.learning_rate().total_steps();
-  return planned > 0 ? planned * static_cast<int64_t>(settings.global_batch()) : samplesOf(settings, options.steps);
+  return samplesOf(settings, planned > 0 ? planned : options.steps);
 }
 
 /// Returns the number of samples of one evaluation over all replicas, or 0 for all samples.

@@ -36,9 +36,10 @@ double warmupStableDecay(const pb::LearningRate &schedule, double t, double tota
 
 } // namespace
 
-double learningRate(const pb::LearningRate &schedule, double step, double runSteps) {
-  double total =
-      std::max<double>(1, schedule.total_steps() > 0 ? static_cast<double>(schedule.total_steps()) : runSteps);
+double learningRate(const pb::LearningRate &schedule, int64_t updates, int64_t runSteps) {
+  auto step = static_cast<double>(updates);
+  auto total =
+      static_cast<double>(std::max<int64_t>(1, schedule.total_steps() > 0 ? schedule.total_steps() : runSteps));
   double warmup = schedule.warmup_ratio() > 0 ? std::floor(schedule.warmup_ratio() * total)
                                               : static_cast<double>(std::max<int64_t>(0, schedule.warmup_steps()));
   double peak = schedule.peak(), end = schedule.end();

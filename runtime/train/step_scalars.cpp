@@ -2,7 +2,6 @@
 #include "runtime/train/step_scalars.h"
 
 #include "runtime/kernels/update_scalars.h"
-#include "runtime/train/batch_ramp.h"
 #include "runtime/train/learning_rate.h"
 
 #include <algorithm>
@@ -60,13 +59,9 @@ Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_
   double update = state.updates + 1;
   Scalars scalars{};
   scalars[LossScale] = gradientOfLoss(settings, state.lossScale);
-  auto batch = static_cast<double>(settings.global_batch());
-  bool isRamp = settings.batch_ramp_size() > 0;
-  double updates = isRamp ? static_cast<double>(state.applied) / batch : static_cast<double>(state.updates);
-  double total = isRamp ? static_cast<double>(samplesOf(settings, runSteps)) / batch : static_cast<double>(runSteps);
-  scalars[LearningRate] = learningRate(settings.learning_rate(), updates, total);
+  scalars[LearningRate] = learningRate(settings.learning_rate(), state.updates, runSteps);
   for (int group = 0; group < std::min(settings.rate_groups_size(), mostRateGroups); ++group)
-    scalars[GroupRate + group] = learningRate(settings.rate_groups(group), updates, total);
+    scalars[GroupRate + group] = learningRate(settings.rate_groups(group), state.updates, runSteps);
   scalars[BiasCorrection1] = 1 / (1 - std::pow(settings.beta1(), update));
   scalars[BiasCorrection2] = 1 / (1 - std::pow(settings.beta2(), update));
   scalars[Step] = stepBits(state.step);
@@ -97,8 +92,6 @@ StepOutcome endStep(const pb::Settings &settings, const Scalars &scalars, Scalar
   state.step += 1;
   state.updates += outcome.isApplied;
   state.consumed += samples;
-  if (settings.batch_ramp_size() > 0 && outcome.isApplied)
-    state.applied += samples;
   // A batch without labels computes nothing that could overflow.
   if (!settings.dynamic_loss_scale() || !outcome.hasLabels())
     return outcome;

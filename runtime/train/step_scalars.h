@@ -18,7 +18,6 @@ struct ScalarState {
   uint64_t cleanSteps = 0; ///< steps without overflow since the scale last changed
   /// The gradient norms of the last applied steps, the latest last; empty unless Settings.skip_spike_factor is set.
   std::vector<double> norms = {};
-  int64_t applied = 0; ///< samples of applied steps; counted only if Settings.batch_ramp is set
 
   bool operator==(const ScalarState &) const = default;
 };
@@ -46,7 +45,7 @@ struct StepOutcome {
 float normLimit(const pb::Settings &settings, const ScalarState &state);
 
 /// Returns the scalars of the next step: learning rate, loss scale, bias corrections and step number. The sums are 0.
-/// In a run with a ramp of the batch size, the learning rate follows the samples of applied steps.
+/// The learning rate counts applied steps, whatever their batch sizes, so that the schedule ends where the run ends.
 Scalars beginStep(const pb::Settings &settings, const ScalarState &state, int64_t runSteps);
 
 /// Returns the scalars of an evaluation after `step` steps. The loss is not scaled.

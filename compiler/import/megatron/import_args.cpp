@@ -35,7 +35,7 @@ public:
     writeModel(given, yaml, tokenizer, dtype, sizes.layers, hasBase());
     writeData(given, yaml, tokenizer.endOfDocument());
     writeOptimizer(given, yaml, dtype, sizes, hasBase());
-    std::string line = startLine(given, sizes.globalBatch, sizes.microBatches);
+    std::string line = startLine(given, sizes);
     given.reportRest();
     result.yaml = yaml.text();
     if (!line.empty())

@@ -26,7 +26,6 @@ public:
     if (dtype.isStated && dtype.name != "float32")
       put("optimizer.master_weights", "True");
     writeWrapper();
-    writeRamp();
   }
 
 private:
@@ -100,13 +99,13 @@ private:
       given.error(flag, fmt::format("no mode '{}' here, there are duplicated, distributed", mode));
   }
 
-  /// Writes a number of steps that one flag gives in steps and another in samples. Samples are converted to steps of
-  /// the global batch. Returns the number, or nothing if neither flag has a known value.
+  /// Writes a number of steps that one flag gives in steps and another in samples. Returns the number, or nothing if
+  /// neither flag has a known value.
   std::optional<int64_t> putSteps(const std::string &key, const char *stepsFlag, const char *samplesFlag,
                                   int64_t least = 1) {
     std::optional<int64_t> steps = given.count(stepsFlag, key, least), samples = given.count(samplesFlag, key, least);
     if (samples)
-      steps = std::max(least, *samples / sizes.globalBatch);
+      steps = std::max(least, stepsOf(*samples, samplesFlag));
     if (steps)
       put(key, fmt::format("{}", *steps), samples ? samplesFlag : stepsFlag);
     return steps;
@@ -145,22 +144,13 @@ private:
       given.error("--lr-decay-style", "WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples");
   }
 
-  /// Writes the ramp of the batch size. The run file refuses wrong values.
-  void writeRamp() {
-    const char *linear = "--rampup-batch-size", *stepped = "--step-batch-size-schedule";
-    const std::string section = "runner_config.";
-    if (given.isGiven(linear))
-      put(section + "rampup_batch_size",
-          fmt::format("[{}]", fmt::join(given.values(linear, section + "rampup_batch_size"), ", ")), linear);
-    if (given.isGiven(stepped)) {
-      std::vector<std::string> parts = given.values(stepped, section + "step_batch_size_schedule");
-      std::string text = fmt::format("{}", fmt::join(parts, " "));
-      std::erase(text, '"');
-      put(section + "step_batch_size_schedule", quotedYaml(text), stepped);
-    }
-    if ((given.isGiven(linear) || given.isGiven(stepped)) && given.isGiven("--train-samples"))
-      given.warning("--train-samples", "--steps counts steps of the global batch, so that the run reads fewer samples "
-                                       "with a ramp; increase --steps");
+  /// Returns the steps of so many samples at the beginning of the schedule, or at its end if they are of a decay.
+  int64_t stepsOf(int64_t samples, std::string_view flag) {
+    const char *end = given.isGiven("--lr-decay-samples") ? "--lr-decay-samples" : "--train-samples";
+    bool isAtEnd = flag == "--lr-wsd-decay-samples" && given.isGiven(end);
+    int64_t whole = isAtEnd ? given.count(end, "the steps of the schedule").value_or(samples) : samples;
+    return isAtEnd ? sizes.stepsOf(whole) - sizes.stepsOf(std::max<int64_t>(0, whole - samples))
+                   : sizes.stepsOf(samples);
   }
 
   void writeWrapper() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/import/megatron/given_flags.h"
+#include "compiler/import/run/ramp.h"
 #include "compiler/import/run/run_file_writer.h"
 
 #include <fmt/format.h>
@@ -47,6 +48,10 @@ struct ScriptDType {
 struct ScriptSizes {
   int64_t layers = 0; ///< 0 if neither the script nor its base states them
   int64_t globalBatch = 1, microBatches = 1, tensorRanks = 1;
+  std::vector<BatchStep> ramp; ///< the smaller batches before the global batch
+
+  /// Returns the number of steps of a run over `samples` samples. As in Megatron, the last partial batch is dropped.
+  int64_t stepsOf(int64_t samples) const { return espalier::stepsOf(samples, ramp, globalBatch); }
 };
 
 /// The token ids of a script's tokenizer.
@@ -111,6 +116,6 @@ void writeStart(GivenFlags &given, RunFileWriter &yaml);
 void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> endOfDocument);
 
 /// Returns an `espalier run` command with the script's values of options of the run, or an empty string if it has none.
-std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatches);
+std::string startLine(GivenFlags &given, const ScriptSizes &sizes);
 
 } // namespace espalier

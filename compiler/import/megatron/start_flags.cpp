@@ -94,7 +94,7 @@ void writeData(GivenFlags &given, RunFileWriter &yaml, std::optional<int64_t> en
     }
 }
 
-std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatches) {
+std::string startLine(GivenFlags &given, const ScriptSizes &sizes) {
   std::string words;
   for (const FlagRow &row : flagTable()) {
     bool isEvaluation = row.name == "--eval-iters" && words.find(" --eval-every ") == std::string::npos;
@@ -110,11 +110,12 @@ std::string startLine(GivenFlags &given, int64_t globalBatch, int64_t microBatch
         given.error(row.name, fmt::format("{} is {} here, got {}", row.name, wanted, *text));
       else if (word)
         words += fmt::format(" {} {}", option, *word);
-    } else if (text && *text != "0") { // 0 means never
-      int64_t parts = row.name == "--train-samples" ? globalBatch : 1;
-      int64_t times = row.name == "--eval-iters" ? microBatches : 1; // per replica
-      if (std::optional<int64_t> count = given.count(row.name, effect))
-        words += fmt::format(" {} {}", option, std::clamp<int64_t>(*count / parts, 1, mostCount / times) * times);
+    } else if (text && *text != "0") {                                     // 0 means never
+      int64_t times = row.name == "--eval-iters" ? sizes.microBatches : 1; // per replica
+      if (std::optional<int64_t> count = given.count(row.name, effect)) {
+        int64_t number = row.name == "--train-samples" ? sizes.stepsOf(*count) : *count;
+        words += fmt::format(" {} {}", option, std::clamp<int64_t>(number, 1, mostCount / times) * times);
+      }
     }
   }
   return words.empty() || given.isGiven("--skip-train") ? "" : "espalier run RUN.plan" + words;

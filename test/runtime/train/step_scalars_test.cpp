@@ -235,6 +235,28 @@ TEST(BeginStep, TheLearningRateFollowsAppliedSteps) {
   EXPECT_EQ(state.step, 6);
 }
 
+/// Under a ramp of the batch size, each kind of schedule has at each step the rate that it has without the ramp.
+TEST(BeginStep, TheLearningRateCountsStepsOfAnyBatch) {
+  for (const char *kind : {"constant", "linear", "cosine", "polynomial", "inverse_sqrt", "wsd"}) {
+    pb::Settings settings = dynamic();
+    pb::LearningRate &schedule = *settings.mutable_learning_rate();
+    schedule = rate(kind);
+    schedule.set_decay_steps(20);
+    *settings.add_rate_groups() = schedule;
+    pb::BatchStep &small = *settings.add_batch_ramp();
+    small.set_samples(100);
+    small.set_global_batch(2);
+    ScalarState state = initialScalars(settings);
+    for (int64_t step = 0; step < 110; ++step) {
+      Scalars scalars = beginStep(settings, state, 110);
+      ASSERT_EQ(scalars[LearningRate], static_cast<float>(learningRate(schedule, step, 110))) << kind << " " << step;
+      ASSERT_EQ(scalars[LearningRate], scalars[GroupRate]) << kind << " " << step;
+      endStep(settings, results(1, 10, 1, state.lossScale), state, step < 50 ? 2 : 8);
+    }
+    EXPECT_EQ(state.updates, 110) << kind;
+  }
+}
+
 /// 10 tokens at scale 4 and a raw norm of 120 give a normalised norm of 3, even if the gradient was clipped.
 TEST(EndStep, ReportsTheNormOfTheMeanLoss) {
   ScalarState state;

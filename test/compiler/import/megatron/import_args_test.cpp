@@ -373,12 +373,6 @@ TEST(ImportArgs, OptimizersHaveTheirNumbers) {
   EXPECT_THAT(errorsOf(small + "--optimizer lion"), HasSubstr("no optimizer 'lion' here, there are adam, sgd, muon"));
 }
 
-TEST(ImportArgs, RampsOfTheBatchSize) {
-  EXPECT_THAT(importText(small + "--rampup-batch-size 2 2 100").yaml, HasSubstr("rampup_batch_size: [2, 2, 100]"));
-  EXPECT_THAT(importText(small + "--step-batch-size-schedule \"0:768 250B:1536\"").yaml,
-              HasSubstr("step_batch_size_schedule: '0:768 250B:1536'"));
-}
-
 TEST(ImportArgs, RatesOfTheVocabulary) {
   std::string yaml = importText(small + "--lr 1e-3 --decoupled-lr 5e-4 --decoupled-min-lr 1e-5").yaml;
   EXPECT_THAT(yaml, HasSubstr("decoupled_lr: 0.0005"));
