@@ -1,13 +1,12 @@
 #include "compiler/help_text.h"
 
+#include "messages/terminal.h"
+
 #include <CLI/CLI.hpp>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -210,23 +209,15 @@ std::string optionRows(const CLI::App &verb, size_t columns) {
       text += "\n" + wrapped(title + (group->get_description().empty() ? "" : ", " + group->get_description()) + ":",
                              columns, indent);
       for (const CLI::Option *option : group->get_options())
-        text += optionRow(*option, columns);
+        if (!option->check_lname("help")) // each group of CLI11 has its own
+          text += optionRow(*option, columns);
     }
   return text + (rows.contains(helpGroup) ? fmt::format("\n{}:\n{}", helpGroup, rows.at(helpGroup)) : "");
 }
 
 } // namespace
 
-int helpColumns() {
-  winsize size = {};
-  const char *given = std::getenv("COLUMNS");
-  int columns = 80;
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-    columns = size.ws_col;
-  else if (given && std::atoi(given) > 0)
-    columns = std::atoi(given);
-  return std::clamp(columns, 40, 120);
-}
+int helpColumns() { return std::clamp(rt::terminalColumns(), 40, 120); }
 
 std::string helpText(const CLI::App &verb, const std::string &name, int columns) {
   auto width = static_cast<size_t>(columns);

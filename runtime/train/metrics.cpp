@@ -2,6 +2,7 @@
 #include "runtime/train/metrics.h"
 
 #include "messages/counted.h"
+#include "messages/terminal.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -13,13 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string_view>
-#include <tuple>
 #include <unistd.h>
 
 namespace espalier::rt {
 namespace {
-
-constexpr int barWidth = 30;
 
 /// Returns a JSON number, or null if the value is not finite, because JSON has no infinities.
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
@@ -41,9 +39,6 @@ bool isOfLaterStep(std::string_view line, int64_t step) {
   }
   return false;
 }
-
-/// Replaces "-nan" by "nan", because the sign of a NaN depends on the hardware.
-double unsignedNaN(double number) { return std::isnan(number) ? std::abs(number) : number; }
 
 /// Returns the loads of experts: for each layer, the share of the choices that each expert has.
 nlohmann::ordered_json loadsOf(const ExpertLoads &loads) {
@@ -80,43 +75,6 @@ std::string withSpeed(double seconds, uint64_t bytes) {
 
 } // namespace
 
-std::string durationText(double seconds) {
-  auto whole = static_cast<int64_t>(std::ceil(seconds));
-  for (auto [name, length, smaller, part] : {std::tuple("d", int64_t(86400), "h", int64_t(3600)),
-                                             {"h", int64_t(3600), "min", int64_t(60)},
-                                             {"min", int64_t(60), "s", int64_t(1)}})
-    if (whole >= length) {
-      int64_t rest = whole % length / part;
-      return fmt::format("{} {}{}", whole / length, name, rest > 0 ? fmt::format(" {} {}", rest, smaller) : "");
-    }
-  return fmt::format("{} s", whole);
-}
-
-std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft) {
-  std::string result = record.labels > 0 ? fmt::format("loss {:.5f}  grad norm {:.4f}", unsignedNaN(record.loss),
-                                                       unsignedNaN(record.gradNorm))
-                                         : std::string("no labels in the batch: no update");
-  std::string line = fmt::format("step {:>{}}/{}  {}  lr {:.3e}  {:.1f} ms  {:.0f} tokens/s", record.step,
-                                 fmt::formatted_size("{}", steps), steps, result, record.learningRate,
-                                 record.seconds * 1e3, record.tokensPerSecond);
-  if (record.mfu > 0)
-    line += fmt::format("  mfu {:.1f} %", record.mfu * 100);
-  if (record.batch > 0)
-    line += fmt::format("  batch {}", record.batch);
-  if (!record.experts.isEmpty())
-    line += fmt::format("  experts {:.2f} x mean, {:.1f} % dropped", record.experts.mostOverMean(),
-                        record.experts.droppedShare() * 100);
-  if (!record.attentionScores.empty())
-    line += fmt::format("  attention scores to {:.4g}", largestOf(record.attentionScores));
-  if (record.isSpike)
-    line += fmt::format("  skipped: gradient norm above {:.4g}", record.normLimit);
-  else if (!record.isApplied && record.labels > 0)
-    line += fmt::format("  skipped: overflow, loss scale {:g}", record.lossScale);
-  if (secondsLeft > 0)
-    line += fmt::format("  {} left", durationText(secondsLeft));
-  return line;
-}
-
 Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(options.log && isatty(STDOUT_FILENO)) {
   if (!options.metrics.empty())
     file.open(options.metrics, /*isContinued=*/options.resume);
@@ -131,7 +89,11 @@ Metrics::Metrics(const RunOptions &options) : options(options), isTerminal(optio
 
 void Metrics::show(const std::string &line) {
   if (options.log)
-    print(isTerminal ? fmt::format("\r\x1b[K{}\n{}", line, bar) : line + "\n");
+    print(isTerminal ? fmt::format("\r\x1b[K{}\n{}", line, progress()) : line + "\n");
+}
+
+std::string Metrics::progress() const {
+  return shown ? progressLine(shown->first, options.steps, shown->second, terminalColumns()) : "";
 }
 
 void Metrics::say(const std::string &line) { show(line); }
@@ -173,7 +135,7 @@ void Metrics::addRestarts(int64_t step) {
 
 void Metrics::close(const std::string &line) {
   if (options.log)
-    print((bar.empty() ? "" : "\n") + line + "\n");
+    print((shown ? "\n" : "") + line + "\n");
 }
 
 /// Writes to standard output. If the reader has closed the pipe (`| head`), a run that writes other files continues
@@ -307,14 +269,12 @@ void Metrics::add(const StepRecord &record) {
   if (!record.attentionScores.empty())
     events.add(record.step, {{"max_attention_logit", largestOf(record.attentionScores)}});
   double left = secondsLeft(record);
-  if (isTerminal) {
-    int done = static_cast<int>(barWidth * record.step / std::max<int64_t>(1, options.steps));
-    bar = fmt::format("[{:#<{}}{:.<{}}] {}", "", done, "", barWidth - done, logLine(record, options.steps, left));
-  }
+  if (isTerminal)
+    shown = {record, left};
   if (isDue(record.step) || record.isSpike)
     show(logLine(record, options.steps, left));
   else if (isTerminal)
-    print("\r\x1b[K" + bar);
+    print("\r\x1b[K" + progress());
   if (!options.metrics.empty())
     file.add(metricsLine(record));
 }

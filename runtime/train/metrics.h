@@ -4,6 +4,7 @@
 
 #include "runtime/train/event_file.h"
 #include "runtime/train/line_file.h"
+#include "runtime/train/log_line.h"
 #include "runtime/train/prometheus.h"
 #include "runtime/train/run_options.h"
 
@@ -12,13 +13,6 @@
 #include <string>
 
 namespace espalier::rt {
-
-/// Formats a log line: loss, gradient norm, learning rate, milliseconds, tokens per second, MFU, and the time until the
-/// last step if `secondsLeft` is positive.
-std::string logLine(const StepRecord &record, int64_t steps, double secondsLeft = 0);
-
-/// Formats a duration with two units at most: "42 s", "3 min 20 s", "2 h 5 min", "3 d 4 h".
-std::string durationText(double seconds);
 
 /// Formats a line of --metrics: a JSON object without line breaks.
 std::string metricsLine(const StepRecord &record);
@@ -85,6 +79,8 @@ private:
   /// Returns whether a line of this step is logged.
   bool isDue(int64_t step);
   void print(const std::string &text);
+  /// Returns the progress line for the present width of the terminal, so that a change of the width needs no signal.
+  std::string progress() const;
 
   const RunOptions &options;
   LineFile file;
@@ -92,7 +88,8 @@ private:
   PrometheusEndpoint endpoint;
   const bool isTerminal;
   bool isSilent = false; ///< the reader of the standard output has gone
-  std::string bar;       ///< the progress line below the log of a terminal; the cursor is behind it
+  /// The step of the progress line below the log of a terminal, and its secondsLeft. The cursor is behind the line.
+  std::optional<std::pair<StepRecord, double>> shown;
   std::chrono::steady_clock::time_point lastStep;
   double meanSeconds = 0; ///< of a step with its evaluations and checkpoints, weighted towards the latest ones
   bool hasSteps = false;

@@ -157,6 +157,25 @@ TEST(LogLine, EndsWithTheTimeLeft) {
   EXPECT_THAT(logLine(record, 9, 200), testing::EndsWith("  3 min 20 s left"));
 }
 
+// The line fits every width. A narrower line has a part less, the least important first.
+TEST(ProgressLine, FitsTheTerminal) {
+  StepRecord record;
+  record.step = 50, record.labels = 5, record.isApplied = true, record.loss = 2.5, record.gradNorm = 1.25;
+  record.seconds = 0.0123, record.tokensPerSecond = 123456, record.learningRate = 1e-3, record.mfu = 0.41;
+  const int64_t steps = 100;
+  for (int columns = 1; columns <= 200; ++columns)
+    EXPECT_LT(progressLine(record, steps, 3, columns).size(), size_t(std::max(2, columns))) << columns;
+  EXPECT_EQ(progressLine(record, steps, 3, 140), "[###############...............] " + logLine(record, steps, 3));
+  EXPECT_EQ(progressLine(record, steps, 3, 80),
+            "[#######.......] step  50/100  loss 2.50000  12.3 ms  123456 tokens/s  3 s left");
+  EXPECT_EQ(progressLine(record, steps, 3, 60), "[#####......] step  50/100  loss 2.50000  12.3 ms  3 s left");
+  EXPECT_EQ(progressLine(record, steps, 3, 40), "step  50/100  loss 2.50000  3 s left");
+  EXPECT_EQ(progressLine(record, steps, 3, 30), "step  50/100  loss 2.50000");
+  record.isApplied = false; // why a step is skipped comes before its speed
+  EXPECT_EQ(progressLine(record, steps, 3, 80),
+            "step  50/100  loss 2.50000  12.3 ms  skipped: overflow, loss scale 1  3 s left");
+}
+
 TEST(DurationText, HasTwoUnitsAtMost) {
   EXPECT_EQ(durationText(0.2), "1 s");
   EXPECT_EQ(durationText(59.5), "1 min");
