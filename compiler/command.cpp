@@ -14,9 +14,12 @@
 #include "compiler/plan_sweep.h"
 #include "compiler/write_whole.h"
 #include "format/elastic_plan.h"
+#include "format/free_memory.h"
+#include "format/optimizers.h"
 #include "format/plan_file.h"
 #include "messages/counted.h"
 #include "messages/error_line.h"
+#include "messages/write_fault.h"
 #include "planner/answer/explain.h"
 
 #include <fmt/format.h>
@@ -24,6 +27,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 
 namespace espalier {
 
@@ -84,6 +88,7 @@ void addPlanVerb(const Verb &app, PlanArguments &arguments) {
   plan.option("--price", arguments.price, "price of a device hour, for --sweep").needs(sweep);
   addTarget(plan, arguments.target);
   plan.action([&] {
+    arguments.import.needsCluster = true;
     if (!isTarget(arguments.target, arguments.file))
       return static_cast<int>(UserError);
     return arguments.sweep.empty() ? planVerb(arguments) : planSweep(arguments);
@@ -109,6 +114,7 @@ void addImportArgsVerb(const Verb &app, ArgsArguments &arguments) {
 struct CompileArguments {
   CompileOptions options;
   std::string output;
+  std::string checkpoint;                   ///< folder of the run that starts with the plan; empty: none
   std::string elasticHosts, elasticDevices; ///< "K..N": numbers for which plans of the same run are compiled, too
   bool json = false;
 };
@@ -146,7 +152,8 @@ void printCompiled(const std::string &output, const CompileArguments &arguments,
                         chosen.reason,
                         {},
                         plan.memory_limit_bytes(),
-                        fileBytes};
+                        fileBytes,
+                        run.cluster};
   report.isPriced = chosen.prediction.has_value();
   if (report.isPriced)
     report.plan.prediction = *chosen.prediction;
@@ -161,6 +168,40 @@ bool isVerified(const rt::pb::Plan &plan, const CompilerServices &services) {
   for (const std::string &error : errors)
     printError("espalier", fmt::format("the compiled plan does not hold, please report it: {}", error));
   return errors.empty();
+}
+
+/// Returns whether this machine has free memory for all ranks of a plan, and prints an error if not.
+bool hasMemory(const std::string &file, const planner::Plan &plan, const planner::Prediction &prediction) {
+  double need = 0, largest = 0;
+  for (const planner::StageMemory &stage : prediction.memory) {
+    need += (stage.total() + stage.host()) * plan.ranks() / plan.pp;
+    largest = std::max(largest, stage.total() + stage.host());
+  }
+  rt::FreeMemory free = rt::freeMemory();
+  if (need <= static_cast<double>(free.bytes))
+    return true;
+  printError(file, rt::describeLack(static_cast<uint64_t>(need), plan.ranks(), static_cast<uint64_t>(largest), free));
+  return false;
+}
+
+/// Returns whether a checkpoint of the run can be written to a folder, and prints an error if not. Its bytes are a
+/// lower bound: the run knows them once it has its plan.
+bool hasRoom(const std::string &folder, const RunConfig &run) {
+  if (folder.empty() || run.runMode == "eval") // an evaluation reads the folder
+    return true;
+  std::filesystem::path place = rt::presentFolder(folder);
+  std::string fault = rt::writeFault(place / "file");
+  bool isHalf = run.dtypes.parameters != DType::F32;
+  auto states = static_cast<int64_t>(rt::optimizerRow(run.optimizer.type).states.size());
+  int64_t ofTrained = 4 * (states + (run.dtypes.masterWeights && isHalf));
+  auto least =
+      static_cast<uint64_t>(run.model.parameterCount() * (isHalf ? 2 : 4) + run.model.trainableCount() * ofTrained);
+  if (uint64_t free = rt::freeDiskBytes(place); fault.empty() && least > free)
+    fault = fmt::format("No space left on device: a checkpoint takes at least {}, {} are free", rt::gigabytes(least),
+                        rt::gigabytes(free));
+  if (!fault.empty())
+    printError("--checkpoint", fmt::format("{}: cannot be written: {}; name a folder that can", folder, fault));
+  return fault.empty();
 }
 
 /// Compiles the run into the file `output`. Says why there is no plan as an error, or as a note.
@@ -178,6 +219,11 @@ int compileInto(const std::string &output, const RunArguments &arguments, const 
                isNote ? reason.substr(error.size()) : reason);
     return chosen.isInputError ? UserError : DoesNotFit;
   }
+  if (!chosen.prediction)
+    chosen.prediction = predictionOf(context, run, *chosen.plan, options.target);
+  bool runsHere = arguments.import.isHere && options.target == "cpu" && run.cluster.hosts == 1;
+  if (runsHere && chosen.prediction && !hasMemory(arguments.file, *chosen.plan, *chosen.prediction))
+    return DoesNotFit;
   std::optional<Compiled> compiled = compileRun(context, run, *chosen.plan, options);
   if (!compiled)
     return UserError;
@@ -190,8 +236,6 @@ int compileInto(const std::string &output, const RunArguments &arguments, const 
     fmt::print(stderr, "{}: {}\n", arguments.file, excess);
     return DoesNotFit;
   }
-  if (!chosen.prediction)
-    chosen.prediction = predictionOf(context, run, *chosen.plan, options.target);
   if (chosen.prediction) // runs compare it with what they measure
     compiled->plan.set_predicted_step_seconds(chosen.prediction->stepSeconds);
   compiled->plan.set_run_text(imported.runText);
@@ -279,10 +323,14 @@ int compileElastic(const RunArguments &arguments, const CompileArguments &asked,
 }
 
 int compileVerb(const RunArguments &arguments, const CompileArguments &asked, const CompilerServices &services) {
-  if (!isTarget(asked.options.target, arguments.file))
+  const CompileOptions &options = asked.options;
+  if (!isTarget(options.target, arguments.file) || !canWrite(asked.output, "the plan") ||
+      !canWriteInto(options.kernelFolder, "--emit-kernels") || !canWriteInto(options.dumpPhases, "--dump-phases"))
     return UserError;
   std::optional<ImportedRun> run = importOrReport(arguments);
   if (!run)
+    return UserError;
+  if (!hasRoom(asked.checkpoint, run->config))
     return UserError;
   std::vector<int> counts = elasticDevices(asked, run->config);
   int result = compileInto(asked.output, arguments, *run, asked, services);
@@ -338,6 +386,11 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &
   Option ir = compile.option("--ir", options.irFile, "IR that --compile-to or --dump-phases left of that phase");
   from.needs(ir);
   ir.needs(from);
+  compile.flag("--here", arguments.import.isHere,
+               "a run file without a cluster is for this machine, whatever its context.device_target is; `train` gives "
+               "it");
+  compile.option("--checkpoint", asked.checkpoint,
+                 "the folder whose disk must have room for a checkpoint; `train` gives it");
   compile.flag("--check", options.check,
                "compare every kernel with the interpreter; the plan's runs look for writes past the end of buffers");
   compile.option("--dump-phases", options.dumpPhases, "folder for the IR after each phase and the plan as text");
@@ -360,6 +413,7 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &
                                    options.compileTo, options.compileFrom));
     if (to.count() == 0 && stop.count() == 0)
       throw UsageError("say where the plan goes with -o X.plan");
+    arguments.import.needsCluster = options.target == "cuda"; // this machine is described as its processor
     return compileVerb(arguments, asked, services);
   });
 }

@@ -16,6 +16,7 @@
 #include "dialects/register.h"
 
 #include "messages/error_line.h"
+#include "messages/write_fault.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
@@ -23,6 +24,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -137,7 +139,8 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
     std::ofstream stream(file, std::ios::binary);
     stream << object.code();
     if (!stream.flush())
-      return emitError(UnknownLoc::get(&context)) << "--emit-kernels: cannot write " << file;
+      return emitError(UnknownLoc::get(&context))
+             << "--emit-kernels: cannot write " << file << ": " << rt::whyNotWritten(file, errno);
   }
   return success();
 }
@@ -248,7 +251,8 @@ LogicalResult dumpPhase(Compilation &c, const std::string &name, llvm::function_
   std::ofstream stream(file);
   stream << text();
   if (!stream.flush())
-    return emitError(UnknownLoc::get(&c.context)) << "--dump-phases: cannot write " << file;
+    return emitError(UnknownLoc::get(&c.context))
+           << "--dump-phases: cannot write " << file << ": " << rt::whyNotWritten(file, errno);
   return success();
 }
 

@@ -10,6 +10,7 @@
 #include "compiler/plan/print_plan.h"
 #include "compiler/plan/profile_model.h"
 #include "compiler/plan_answer.h"
+#include "compiler/write_whole.h"
 
 #include "messages/error_line.h"
 #include "mlir/IR/MLIRContext.h"
@@ -78,7 +79,7 @@ public:
   }
 
   int answer() {
-    if (!readRuns())
+    if (!canWrite(arguments.report, "the report") || !canWrite(arguments.trace, "the trace") || !readRuns())
       return UserError;
     std::optional<Solved> solved = solve(changed ? *changed : present, options.alternatives);
     if (!solved)

@@ -1,8 +1,10 @@
 #include "compiler/write_whole.h"
 #include "messages/error_line.h"
+#include "messages/write_fault.h"
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -10,23 +12,43 @@
 namespace espalier {
 
 bool writeWhole(const std::string &path, const std::string &text, const char *what) {
-  std::error_code error;
-  std::filesystem::file_status old = std::filesystem::status(path, error);
-  if (path.empty() || (exists(old) && !is_regular_file(old))) { // renaming would replace a device by a file
-    printError(fmt::format("'{}'", path), fmt::format("cannot write {}: not the name of a file", what));
+  if (std::string fault = rt::nameFault(path); !fault.empty()) {
+    printError(path, fmt::format("cannot write {}: {}", what, fault));
     return false;
   }
+  std::error_code error;
   std::string partial = path + ".partial";
   std::ofstream stream(partial, std::ios::binary);
   stream << text;
   stream.close();
+  int reason = errno;
   if (stream)
     std::filesystem::rename(partial, path, error);
   if (stream && !error)
     return true;
+  if (stream)
+    reason = error.value();
   std::filesystem::remove(partial, error);
-  printError(path, fmt::format("cannot write {}; is the folder there and writable?", what));
+  printError(path, fmt::format("cannot write {}: {}", what, rt::whyNotWritten(path, reason)));
   return false;
+}
+
+bool canWrite(const std::string &path, const char *what) {
+  std::string fault = path.empty() ? "" : rt::writeFault(path);
+  if (!fault.empty())
+    printError(path, fmt::format("cannot write {}: {}", what, fault));
+  return fault.empty();
+}
+
+bool canWriteInto(const std::string &folder, const char *option) {
+  if (folder.empty())
+    return true;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  std::string fault = error ? error.message() : rt::writeFault(folder + "/file");
+  if (!fault.empty())
+    printError(folder, fmt::format("{}: cannot write there: {}", option, fault));
+  return fault.empty();
 }
 
 } // namespace espalier

@@ -1,9 +1,10 @@
 // Measurements use one thread per rank, as runs do. All ranks measure at once, because they share memory and cores.
 #include "tools/calibrate.h"
 
+#include "compiler/import/run/run_file_writer.h"
+#include "format/host_machine.h"
 #include "runtime/comm/local.h"
 #include "runtime/kernels/kernels.h"
-#include "runtime/train/machine_peak.h"
 
 #include <algorithm>
 #include <barrier>
@@ -281,12 +282,11 @@ uint64_t calibrationBytes(int ranks) { return static_cast<uint64_t>(ranks) * 2 *
 
 MeasuredMachine measureMachine(int ranks, double seconds, const std::function<void(const std::string &)> &say) {
   MeasuredMachine machine;
-  machine.processor = rt::processorName();
+  machine.processor = rt::machineName();
   machine.ranks = ranks;
-  int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  int cores = rt::machineCores();
   machine.cores = ranks > cores ? cores : 0;
-  machine.memoryBytes =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE)) / ranks;
+  machine.memoryBytes = rt::machineMemory() / ranks;
   std::vector<CalibrationRound> rounds;
   for (int round = 1; round <= calibrationRounds; ++round) {
     auto sayRound = [&](const std::string &what) {
@@ -367,6 +367,7 @@ std::string clusterYaml(const std::string &name, const MeasuredMachine &machine)
   if (machine.hosts > 1)
     text += fmt::format("network: {{bandwidth: {:.3g}, latency: {:.3g}}}  # the same between two hosts\n",
                         machine.networkBytesPerSecond, machine.networkLatencySeconds);
+  text += fmt::format("measured_on: {}\n", quotedYaml(machine.processor));
   text += "device: cpu  # class of the errors in configs/systems\n";
   if (!machine.spreads.empty())
     text += fmt::format("# Not repeatable: over {} rounds, of which the best counts, these varied: {}\n",

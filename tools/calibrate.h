@@ -12,7 +12,7 @@ namespace espalier {
 /// Measured constants of one rank (a thread) of this machine. Rates are per second.
 struct MeasuredMachine {
   std::string command = "espalier calibrate";                  ///< that measured
-  std::string processor;                                       ///< name reported by the system
+  std::string processor;                                       ///< rt::machineName()
   int hosts = 1, ranks = 1;                                    ///< ranks: per host
   int cores = 0;                                               ///< of a host, if its ranks are threads that share them
   double memoryBytes = 0;                                      ///< a rank's share of the physical memory

@@ -5,6 +5,7 @@
 #include "tools/commands.h"
 
 #include "compiler/import/yaml/yaml.h"
+#include "format/host_machine.h"
 #include "format/plan_file.h"
 #include "messages/counted.h"
 #include "runtime/files/atomic_file.h"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -108,6 +110,19 @@ std::string measure(const CalibrateWords &words) {
   return deviceClusterYaml(name, measureDevice(words.seconds, plans));
 }
 
+/// Stores the rates of this machine for run files without a cluster.
+void keepMeasured(const std::string &text) {
+  std::filesystem::path file = rt::measuredMachineFile();
+  if (file.empty())
+    return;
+  try {
+    std::filesystem::create_directories(file.parent_path());
+    rt::writeWhole(file, text);
+  } catch (const std::exception &problem) {
+    fmt::print(stderr, "espalier: note: run files without a cluster keep the default rates: {}\n", problem.what());
+  }
+}
+
 } // namespace
 
 void addCalibrateCommand(const Verb &app) {
@@ -134,6 +149,8 @@ void addCalibrateCommand(const Verb &app) {
     if (!words->plans.empty() && words->target != "cuda")
       throw UsageError("--plan is of --target cuda");
     std::string text = measure(*words);
+    if (words->target == "cpu")
+      keepMeasured(text);
     if (file) {
       file->write(text.data(), text.size());
       file->commit();

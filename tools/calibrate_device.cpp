@@ -2,6 +2,7 @@
 #include "tools/calibrate_device.h"
 
 #include "compiler/import/run/cluster_file.h"
+#include "compiler/import/run/run_file_writer.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/movement.h"
@@ -253,6 +254,7 @@ MeasuredDevice measureDevice(double seconds, std::span<const rt::pb::Plan> plans
   DeviceFacts facts(driver, 0);
   result.isEmulated = facts.name.find("emulated") != std::string::npos;
   result.device = facts.describe();
+  result.name = facts.name;
   result.devices = countDevices(driver);
   result.multiprocessors = facts.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   result.libraries = fmt::format("driver for CUDA {}.{}, cuBLASLt {}", driver.version / 1000,
@@ -291,6 +293,8 @@ std::string deviceClusterYaml(const std::string &name, const MeasuredDevice &dev
         device.device);
   text += fmt::format("name: {}{}\nhosts: 1\ndevices_per_host: {}\n", device.isEmulated ? "emulated_" : "", name,
                       device.devices);
+  if (!device.isEmulated)
+    text += fmt::format("measured_on: {}\n", quotedYaml(device.name));
   text += fmt::format("memory_bytes: {:.6g}  # from the driver\n", device.memoryBytes);
   text += fmt::format(
       "peak_flops: {{f32: {:.3g}, bf16: {:.3g}, f16: {:.3g}}}  # fastest product of {} to {} rows, of zeros\n",

@@ -12,7 +12,8 @@ namespace espalier {
 
 /// Measured constants of one GPU and of the link between GPUs. Rates are per second.
 struct MeasuredDevice {
-  std::string device, libraries; ///< names, as text
+  std::string name;              ///< of the device, from the driver
+  std::string device, libraries; ///< descriptions
   bool isEmulated = false;       ///< the rates are not those of hardware
   int devices = 1, multiprocessors = 0;
   double memoryBytes = 0;                                ///< per device

@@ -174,7 +174,7 @@ void printForPeople(const rt::pb::Plan &plan) {
   for (const std::string &library : plan.libraries())
     fmt::print("algorithms  of {}, which runs them alone\n", library);
   for (const rt::pb::Input &input : plan.inputs())
-    fmt::print("made from   {} {}\n", input.name(), input.sha256());
+    fmt::print("made from   {}{}{}\n", input.name(), input.sha256().empty() ? "" : " ", input.sha256());
 }
 
 ExitCode inspectPlan(const std::string &file, bool isJson, const std::string &report) {

@@ -201,7 +201,7 @@ Json planSections(const std::string &file, const rt::pb::Plan &plan) {
   return {planSummary(file, plan), memoryOf(plan), transfersOf(plan)};
 }
 
-Json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::RunResult &result) {
+Json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::RunResult &result, bool isCalibrated) {
   Json sections = Json::array();
   const std::vector<rt::StepRecord> &steps = result.steps;
   double median = medianSeconds(steps), predicted = plan.predicted_step_seconds();
@@ -212,7 +212,9 @@ Json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::R
     facts["Step time"] = fmt::format("{:.4g} s, the median", median);
   }
   if (predicted > 0 && median > 0)
-    facts["Predicted"] = fmt::format("{:.4g} s; measured {:+.0f} %", predicted, 100 * (median / predicted - 1));
+    facts["Predicted"] = isCalibrated
+                             ? fmt::format("{:.4g} s; measured {:+.0f} %", predicted, 100 * (median / predicted - 1))
+                             : fmt::format("{:.4g} s at rates that were not calibrated on this machine", predicted);
   if (!result.divergence.empty())
     facts["Ended"] = "diverged: " + result.divergence;
   sections.push_back({{"type", "facts"}, {"title", "Run"}, {"facts", facts}});
@@ -225,7 +227,7 @@ Json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::R
     sections.push_back(
         linesOf("Speed", "tokens per second", steps, [](const auto &step) { return step.tokensPerSecond; }));
     Json times = linesOf("Step time", "seconds", steps, [](const auto &step) { return step.seconds; });
-    if (predicted > 0)
+    if (predicted > 0 && isCalibrated)
       times["reference"] = {{"name", "predicted"}, {"y", predicted}};
     sections.push_back(times);
     addExperts(sections, steps);

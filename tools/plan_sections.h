@@ -14,8 +14,10 @@ namespace espalier {
 nlohmann::ordered_json planSections(const std::string &file, const rt::pb::Plan &plan);
 
 /// Returns the sections about a run: summary, loss, gradient norm, learning rate, tokens per second, step time beside
-/// the prediction, loads of experts, evaluations, and, if `trace` names a file that the run wrote, its measured step.
-nlohmann::ordered_json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::RunResult &result);
+/// the prediction (if its rates were calibrated on this machine), loads of experts, evaluations, and, if `trace` names
+/// a file that the run wrote, its measured step.
+nlohmann::ordered_json runSections(const std::string &trace, const rt::pb::Plan &plan, const rt::RunResult &result,
+                                   bool isCalibrated);
 
 /// Writes a report with a title. Throws DataError if the file cannot be written.
 void writeReport(const std::string &file, const std::string &title, const std::string &subtitle,

@@ -6,6 +6,7 @@
 
 #include "messages/counted.h"
 #include "messages/error_line.h"
+#include "messages/write_fault.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/run/prepared_run.h"
@@ -15,6 +16,7 @@
 #include "runtime/status.h"
 #include "runtime/train/learning_rate.h"
 #include "runtime/train/metrics.h"
+#include "runtime/train/prometheus.h"
 #include "runtime/train/stop.h"
 #include "tools/choose_device.h"
 #include "tools/drift.h"
@@ -51,7 +53,7 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 }
 
 /// Checks before training that all output files can be written.
-void checkPlaces(const RunWords &words) {
+void checkFiles(const RunWords &words) {
   const rt::RunOptions &options = words.options;
   for (const auto &[option, file] : std::initializer_list<std::pair<const char *, std::filesystem::path>>{
            {"--trace", options.trace},
@@ -60,10 +62,10 @@ void checkPlaces(const RunWords &words) {
            {"--report", words.report},
            {"--dump-gradients", words.dumpGradients},
            {"--dump-parameters", words.dumpParameters}}) {
-    std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-    if (!file.empty() && (access(folder.c_str(), W_OK) != 0 || std::filesystem::is_directory(file)))
+    std::string fault = file.empty() ? "" : rt::writeFault(file);
+    if (!fault.empty())
       throw rt::PlanError(
-          fmt::format("{} {}: cannot be written; name a file in a folder that can", option, file.string()));
+          fmt::format("{} {}: cannot be written: {}; name a file in a folder that can", option, file.string(), fault));
   }
   if (!options.prometheus.empty())
     rt::prometheusPlace(options.prometheus, options.prometheusTokenFile);
@@ -91,7 +93,7 @@ void refuseTrainingOptions(const RunWords &words) {
 
 /// Reads and returns the plan. Throws if this command cannot run it with these options.
 rt::pb::Plan readTrainingPlan(const RunWords &words) {
-  checkPlaces(words);
+  checkFiles(words);
   rt::pb::Plan plan = rt::readPlan(words.plan);
   if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
     throw rt::PlanError("--accept-changes is for a run that resumes another; give --resume, too");
@@ -189,6 +191,25 @@ nlohmann::ordered_json describe(const RunWords &words, const rt::pb::Plan &plan,
 
 } // namespace
 
+void requirePlaces(const RunWords &words, const std::string &target) {
+  const rt::RunOptions &options = words.options;
+  checkFiles(words);
+  std::error_code error;
+  const std::filesystem::path &events = options.tensorboard;
+  if (std::string fault = events.empty() ? "" : rt::writeFault(rt::presentFolder(events) / "file"); !fault.empty())
+    throw rt::PlanError(
+        fmt::format("--tensorboard {}: cannot be written: {}; name a folder that can", events.string(), fault));
+  bool isPipe = std::filesystem::exists(options.metrics, error) && !is_regular_file(options.metrics, error);
+  std::string fault = options.metrics.empty() || isPipe ? "" : rt::writeFault(options.metrics);
+  if (!fault.empty())
+    throw rt::PlanError(fmt::format("{}: cannot be written: {}", options.metrics.string(), fault));
+  rt::RunOptions placed = options;
+  chooseRendezvous(words.comm, placed);
+  if (!options.prometheus.empty() && !placed.topology->isProcessPerRank()) // else only the process of rank 0 listens
+    rt::PrometheusEndpoint().open(options.prometheus);
+  requireDevice(words.device, target.empty() ? "cpu" : target);
+}
+
 int runPlanFile(RunWords &words) {
   std::string topology, steps;
   std::optional<rt::Program> prepared;
@@ -230,15 +251,15 @@ int runPlanFile(RunWords &words) {
     dump(words.dumpGradients, result.gradients, last);
   if (!words.dumpParameters.empty())
     dump(words.dumpParameters, result.parameters, last);
+  RunSite site = siteOf(program, words.options);
   if (words.options.log && words.device != "emulated") {
-    HostLoad load{words.options.hostRanks(program.mesh().ranks()),
-                  static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
-    if (std::string line = driftLine(program.plan(), result, load); !line.empty())
-      fmt::print("{}\n", line);
+    std::string line = driftLine(program.plan(), result, site);
+    fmt::print("{}{}", line, line.empty() ? "" : "\n");
   }
   if (!words.report.empty() && (!result.steps.empty() || !result.evaluations.empty())) { // not on other processes
     bool hasTrace = !words.options.trace.empty() && !result.steps.empty();
-    nlohmann::ordered_json sections = runSections(hasTrace ? words.options.trace.string() : "", program.plan(), result);
+    nlohmann::ordered_json sections =
+        runSections(hasTrace ? words.options.trace.string() : "", program.plan(), result, site.isCalibrated);
     for (const nlohmann::ordered_json &section : planSections(words.plan, program.plan()))
       sections.push_back(section);
     writeReport(words.report, fmt::format("A run of {}", program.plan().model()), words.plan, sections);

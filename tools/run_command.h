@@ -23,6 +23,10 @@ struct RunWords {
   ElasticWords elastic;
 };
 
+/// Checks before any work that all output files can be written, that the port of --prometheus is free, and that the
+/// libraries of the device are there. Throws PlanError. An empty `target` is cpu.
+void requirePlaces(const RunWords &words, const std::string &target);
+
 /// Adds all options except the plan.
 void addRunOptions(const Verb &run, RunWords &words);
 

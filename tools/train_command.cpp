@@ -3,6 +3,8 @@
 #include "tools/commands.h"
 
 #include "format/checksum.h"
+#include "format/host_machine.h"
+#include "messages/counted.h"
 #include "runtime/status.h"
 #include "tools/own_command.h"
 #include "tools/plan_cache.h"
@@ -25,7 +27,7 @@ struct TrainWords {
 
 /// Returns the options of `compile`, without the output.
 std::vector<std::string> compileWords(const TrainWords &words) {
-  std::vector<std::string> list = {"compile", words.file, "--json"};
+  std::vector<std::string> list = {"compile", words.file, "--json", "--here"};
   if (!words.cluster.empty())
     list.insert(list.end(), {"--cluster", words.cluster});
   if (!words.target.empty())
@@ -49,6 +51,15 @@ std::string bytesText(double bytes) {
   return bytes < 100 * 0x1p20 ? fmt::format("{:.2f} MB", bytes / 0x1p20) : fmt::format("{:.2f} GB", bytes / 0x1p30);
 }
 
+/// Says for which machine a step is priced, if it is this one.
+std::string ratesText(const nlohmann::json &cluster) {
+  bool isMeasured = cluster["measured_on"].get<std::string>() == rt::machineName();
+  if (!isMeasured && cluster["name"].get<std::string>() != "this_machine")
+    return "";
+  return fmt::format("; for this machine, at {} rates of its {}", isMeasured ? "measured" : "default",
+                     rt::counted(rt::machineCores(), "core"));
+}
+
 /// Prints the plan, the reason for it, and what the planner predicts.
 void showPlan(const TrainWords &words, const nlohmann::json &compiled) {
   fmt::print("plan       {} on {} ranks: {}, global batch {}\n", compiled["model"].get<std::string>(),
@@ -57,11 +68,12 @@ void showPlan(const TrainWords &words, const nlohmann::json &compiled) {
   fmt::print("why        {}\n", compiled["reason"].get<std::string>());
   if (const nlohmann::json &predicted = compiled["predicted"]; !predicted.is_null()) {
     std::string binds = predicted["binds"]; // its second part repeats the memory
-    fmt::print("predicted  {:.4g} s ± {:.0f} % a step, {:.0f} tokens/s, {} of {} per rank; {}\n",
+    fmt::print("predicted  {:.4g} s ± {:.0f} % a step, {:.0f} tokens/s, {} of {} per rank; {}{}\n",
                predicted["step_seconds"].get<double>(), 100 * predicted["error"].get<double>(),
                predicted["tokens_per_second"].get<double>(),
                bytesText(std::ranges::max(predicted["memory_bytes"].get<std::vector<double>>())),
-               bytesText(predicted["memory_limit_bytes"].get<double>()), binds.substr(0, binds.find(';')));
+               bytesText(predicted["memory_limit_bytes"].get<double>()), binds.substr(0, binds.find(';')),
+               ratesText(compiled["cluster"]));
   }
   fmt::print("others     espalier plan {}\n", words.file);
   std::fflush(stdout);
@@ -71,6 +83,9 @@ int train(TrainWords &words) {
   std::vector<std::string> compile = compileWords(words);
   words.run.plan = words.output.empty() ? cachedPlan(compile, words.file) : words.output;
   compile.insert(compile.end(), {"-o", words.run.plan});
+  if (!words.run.options.checkpoint.empty())
+    compile.insert(compile.end(), {"--checkpoint", words.run.options.checkpoint.string()});
+  requirePlaces(words.run, words.target);
   ChildResult compiled = runOwnCommand(compile, ChildOutput::Captured);
   if (compiled.exitCode != Success)
     return compiled.exitCode;

@@ -5,6 +5,7 @@
 #include "compiler/link/generation.h"
 #include "compiler/plan/batch_ramp.h"
 #include "compiler/plan/run_attributes.h"
+#include "format/host_machine.h"
 
 #include "dialects/model/dialect.h"
 #include "planner/answer/explain.h"
@@ -100,6 +101,8 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   out.set_compiler(espalierVersion);
   out.set_parameter_count(run.model.parameterCount());
   out.set_memory_limit_bytes(static_cast<uint64_t>(run.cluster.memoryBytes));
+  if (!run.cluster.measuredOn.empty())
+    out.add_inputs()->set_name(std::string(rt::measuredRates) + run.cluster.measuredOn);
   rt::pb::Mesh &mesh = *out.mutable_mesh();
   mesh.set_pp(plan.pp);
   mesh.set_dp(plan.dp);

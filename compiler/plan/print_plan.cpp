@@ -209,7 +209,12 @@ std::string compiledJson(const CompiledReport &report) {
                {"predicted", nullptr},
                {"arena_bytes", report.arenaBytes},
                {"memory_limit_bytes", report.memoryLimitBytes},
-               {"file_bytes", report.fileBytes}};
+               {"file_bytes", report.fileBytes},
+               {"cluster",
+                {{"name", report.cluster.name},
+                 {"hosts", report.cluster.hosts},
+                 {"devices_per_host", report.cluster.devicesPerHost},
+                 {"measured_on", report.cluster.measuredOn}}}};
   if (report.isPriced)
     json["predicted"] = predictionAsJson(report.plan.prediction);
   return json.dump(2);

@@ -27,10 +27,11 @@ struct CompiledReport {
   std::string reason;    ///< why this plan is chosen
   std::vector<uint64_t> arenaBytes;
   uint64_t memoryLimitBytes = 0, fileBytes = 0; ///< memoryLimitBytes: 0 for none
+  ClusterConfig cluster;
 };
 
 /// Returns an object with output, model, parameters, ranks, plan, description, reason, global_batch, predicted,
-/// arena_bytes, memory_limit_bytes and file_bytes. `predicted` is null if the planner does not price the plan.
+/// arena_bytes, memory_limit_bytes, file_bytes and cluster. `predicted` is null if the planner does not price the plan.
 std::string compiledJson(const CompiledReport &report);
 
 /// Returns an object with model, system, errors, global_batch and a list of points. A point has devices, plan,

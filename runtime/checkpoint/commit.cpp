@@ -3,6 +3,7 @@
 
 #include "format/checksum.h"
 #include "format/path_kind.h"
+#include "messages/write_fault.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/files/atomic_file.h"
@@ -56,7 +57,7 @@ std::string freeName(const Path &folder, int64_t step) {
 
 /// Throws PlanError with the reason of a failed system call.
 [[noreturn]] void refuse(const Path &folder, int reason) {
-  throw PlanError(fmt::format("{}: cannot hold checkpoints: {}", folder.string(), std::strerror(reason)));
+  throw PlanError(fmt::format("{}: cannot hold checkpoints: {}", folder.string(), whyNotWritten(folder, reason)));
 }
 
 /// Returns the locked file. The kernel closes it when the process ends for any reason.

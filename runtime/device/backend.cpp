@@ -20,12 +20,18 @@ std::filesystem::path cudaLibrary() {
   return "libespalier_cuda.so";
 }
 
-std::unique_ptr<Backend> loadCuda(const pb::Plan &plan) {
+/// Opens the library of the CUDA back end. Throws PlanError if it is not there.
+void *openCudaLibrary() {
   void *library = dlopen(cudaLibrary().c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
     throw PlanError(fmt::format("the plan is compiled for cuda, whose back end is not built; in the folder of the "
                                 "sources, `./dev build` builds it ({})",
                                 dlerror()));
+  return library;
+}
+
+std::unique_ptr<Backend> loadCuda(const pb::Plan &plan) {
+  void *library = openCudaLibrary();
   auto make = reinterpret_cast<Backend *(*)(const pb::Plan &)>(dlsym(library, cudaBackendSymbol));
   if (!make)
     throw PlanError(fmt::format("the back end for cuda is of another version of Espalier: {}", dlerror()));
@@ -33,6 +39,8 @@ std::unique_ptr<Backend> loadCuda(const pb::Plan &plan) {
 }
 
 } // namespace
+
+void requireCudaBackend() { openCudaLibrary(); }
 
 std::unique_ptr<Backend> loadBackend(const pb::Plan &plan, int threads) {
   if (plan.target() == "cuda")

@@ -190,6 +190,9 @@ public:
   /// Returns the host memory in bytes that a rank of the stage needs with `threads` threads.
   virtual uint64_t hostBytes(const pb::Stage &stage, int threads) const = 0;
 
+  /// Returns the bytes that Device::allocatedBytes of a rank of the stage will count, up to whole pages.
+  virtual uint64_t plannedBytes(const pb::Stage &stage, int threads) const { return hostBytes(stage, threads); }
+
   /// Checks the devices for ranks that will be forked from this process, so that errors appear before the fork. Returns
   /// a description of the devices, or an empty text for the CPU. Throws PlanError.
   virtual std::string requireDevices(std::span<const DeviceDemand>) const { return ""; }
@@ -201,6 +204,9 @@ public:
 /// Makes the back end of the plan's target. `threads` per rank determine how library calls on the CPU are split. The
 /// plan must outlive it. Throws PlanError if the plan's code does not run here.
 std::unique_ptr<Backend> loadBackend(const pb::Plan &plan, int threads);
+
+/// Throws PlanError if the back end of plans for cuda is not built.
+void requireCudaBackend();
 
 /// The function that libespalier_cuda.so exports: `Backend *espalierCudaBackend(const pb::Plan &)`. Throws as
 /// loadBackend() does.

@@ -2,6 +2,7 @@
 #include "runtime/files/atomic_file.h"
 
 #include "messages/data_error.h"
+#include "messages/write_fault.h"
 
 #include <cerrno>
 #include <cstring>
@@ -15,16 +16,14 @@ namespace espalier::rt {
 
 AtomicFile::AtomicFile(std::string path) : target(std::move(path)) {
   std::filesystem::path name(target);
-  std::error_code ignored;
-  std::filesystem::file_status old = std::filesystem::status(name, ignored);
-  if (exists(old) && !is_regular_file(old)) // the rename would replace a device
-    throw DataError(target, "cannot write: is there already and no regular file");
+  if (std::string fault = nameFault(name); !fault.empty())
+    throw DataError(target, "cannot write: " + fault);
   neighbour = (name.parent_path() / fmt::format(".{}.{}.part", name.filename().string(), ::getpid())).string();
   file = std::fopen(neighbour.c_str(), "wbxe");                     // "x": never opens an existing symbolic link
   if (!file && errno == EEXIST && ::unlink(neighbour.c_str()) == 0) // left by a killed process with the same id
     file = std::fopen(neighbour.c_str(), "wbxe");
   if (!file)
-    throw DataError(target, fmt::format("cannot write: {}", std::strerror(errno)));
+    throw DataError(target, fmt::format("cannot write: {}", whyNotWritten(target, errno)));
 }
 
 AtomicFile::~AtomicFile() {

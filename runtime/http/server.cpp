@@ -48,8 +48,8 @@ void watchPeer(Tcp::socket &socket) {
 }
 
 /// Listens at the first address of the host that can be bound. Without SO_REUSEPORT, which would let two servers share
-/// a port.
-bool listen(ServerState &state, const std::string &host, int port) {
+/// a port. Returns the system's reason if that fails, or an empty text.
+std::string listen(ServerState &state, const std::string &host, int port) {
   Error error;
   Tcp::resolver resolver(state.loop);
   for (const auto &entry : resolver.resolve(host, std::to_string(port), Tcp::resolver::passive, error)) {
@@ -64,9 +64,9 @@ bool listen(ServerState &state, const std::string &host, int port) {
     if (error)
       continue;
     state.acceptor = std::move(acceptor);
-    return true;
+    return "";
   }
-  return false;
+  return error ? error.message() : "the host has no address";
 }
 
 /// Makes room by closing the connection that has waited longest for a request. Returns false if all are in work.
@@ -111,8 +111,8 @@ Server::Server(const std::string &host, int port, const std::string &advice, Acc
                Handler &handler) {
   access.hosts.push_back(host);
   state = std::make_unique<ServerState>(std::move(access), limits, handler);
-  if (!listen(*state, host, port))
-    throw PlanError(fmt::format("cannot listen on {} port {}; {}", host, port, advice));
+  if (std::string fault = listen(*state, host, port); !fault.empty())
+    throw PlanError(fmt::format("cannot listen on {} port {}: {}; {}", host, port, fault, advice));
   state->limits.connections = connectionsWithin(limits.connections);
   bool isV6 = host.find(':') != std::string::npos;
   theUrl =

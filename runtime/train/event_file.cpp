@@ -3,10 +3,12 @@
 //   Summary { repeated Value value = 1; }   Value { string tag = 1; float simple_value = 2; }
 #include "runtime/train/event_file.h"
 
+#include "messages/write_fault.h"
 #include "runtime/status.h"
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -83,12 +85,14 @@ std::string scalarEvent(double wallTime, int64_t step, const std::vector<std::pa
 void EventFile::open(const std::filesystem::path &folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
+  errno = error.value();
   double time = now();
   path = folder / fmt::format("events.out.tfevents.{:.0f}.espalier.{}", time, getpid());
   stream.open(path, std::ios::binary | std::ios::app);
   stream << tfRecord(tag(1, fixed64) + bytesOf(time) + textField(3, "brain.Event:2")) << std::flush;
   if (!stream)
-    throw PlanError(fmt::format("--tensorboard {}: cannot be written; name a folder that can", folder.string()));
+    throw PlanError(fmt::format("--tensorboard {}: cannot be written: {}; name a folder that can", folder.string(),
+                                whyNotWritten(path, errno)));
 }
 
 void EventFile::add(int64_t step, const std::vector<std::pair<std::string, double>> &scalars) {
@@ -97,7 +101,8 @@ void EventFile::add(int64_t step, const std::vector<std::pair<std::string, doubl
   stream << tfRecord(scalarEvent(now(), step, scalars)) << std::flush;
   if (stream)
     return;
-  fmt::print(stderr, "{}: cannot be written; the run goes on without it\n", path.string());
+  fmt::print(stderr, "{}: cannot be written: {}; the run goes on without it\n", path.string(),
+             whyNotWritten(path, errno));
   stream.close();
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/train/line_file.h"
 
 #include "messages/data_error.h"
+#include "messages/write_fault.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/status.h"
 
@@ -28,7 +29,7 @@ void LineFile::open(const std::filesystem::path &file, bool isContinued) {
   descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_APPEND, 0644);
   if (descriptor < 0)
     throw PlanError(fmt::format("{}: cannot be written: {}", path.string(),
-                                errno == ENXIO ? "a pipe that nobody reads" : std::strerror(errno)));
+                                errno == ENXIO ? "a pipe that nobody reads" : whyNotWritten(path, errno)));
   ::fcntl(descriptor, F_SETFL, O_APPEND);
 }
 

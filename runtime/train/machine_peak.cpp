@@ -1,6 +1,7 @@
 // Peaks are stored by processor, number of cores and number of threads.
 #include "runtime/train/machine_peak.h"
 
+#include "format/host_machine.h"
 #include "runtime/device/cpu/arena.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/kernels/kernels.h"
@@ -9,11 +10,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <fmt/format.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 namespace espalier::rt {
 namespace {
@@ -77,9 +76,7 @@ nlohmann::ordered_json readPeaks(const std::filesystem::path &file) {
   return peaks.is_object() ? peaks : nlohmann::ordered_json::object();
 }
 
-std::string keyOf(int threads) {
-  return fmt::format("{}, {} cores, {} threads", processorName(), std::thread::hardware_concurrency(), threads);
-}
+std::string keyOf(int threads) { return fmt::format("{}, {} threads", machineName(), threads); }
 
 /// Returns the stored peak, or 0.
 double keptPeak(int threads) {
@@ -105,26 +102,9 @@ void keepPeak(int threads, double flops) {
 
 } // namespace
 
-std::string processorName() {
-  std::ifstream stream("/proc/cpuinfo");
-  for (std::string line; std::getline(stream, line);)
-    if (line.starts_with("model name")) {
-      size_t colon = line.find(':');
-      std::string name = colon == std::string::npos ? "" : line.substr(std::min(colon + 2, line.size()));
-      return name.substr(0, 100);
-    }
-  return "unknown processor";
-}
-
 std::filesystem::path peakFile() {
-  auto valueOf = [](const char *name) {
-    const char *value = std::getenv(name);
-    return std::filesystem::path(value ? value : "");
-  };
-  std::filesystem::path cache = valueOf("XDG_CACHE_HOME"), home = valueOf("HOME");
-  if (cache.is_relative() && home.is_relative())
-    return {};
-  return (cache.is_absolute() ? cache : home / ".cache") / "espalier" / "cpu_peaks.json";
+  std::filesystem::path folder = cacheFolder();
+  return folder.empty() ? folder : folder / "cpu_peaks.json";
 }
 
 double machinePeakFlops(int threads) {

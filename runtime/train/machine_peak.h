@@ -3,12 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 
 namespace espalier::rt {
-
-/// Returns the processor's name as the system reports it.
-std::string processorName();
 
 /// Returns the path of the file that stores the peaks: cpu_peaks.json in espalier's folder of XDG_CACHE_HOME or
 /// ~/.cache. Returns an empty path if neither is set.

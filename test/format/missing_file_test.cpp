@@ -1,5 +1,6 @@
 // Tests the words for a path that cannot be opened.
 #include "format/path_kind.h"
+#include "messages/write_fault.h"
 
 #include <cerrno>
 #include <fstream>
@@ -45,6 +46,22 @@ TEST(MissingFile, TheNearestNameIsSuggested) {
         << name;
   EXPECT_THAT(folder.why("corpus.txt"), HasSubstr("did you mean " + (folder.path / "corpus.jsonl").string()));
   EXPECT_THAT(folder.why("rome.yaml"), Not(HasSubstr("did you mean"))) << "three letters differ";
+}
+
+TEST(WriteFault, HasTheSystemsReason) {
+  Folder folder;
+  EXPECT_EQ(writeFault(folder.path / "new.plan"), "");
+  EXPECT_EQ(writeFault(folder.path / "run.yaml"), ""); // is replaced
+  EXPECT_EQ(writeFault(folder.path / "a/b/x.plan"),
+            "No such file or directory: there is no folder " + (folder.path / "a/b").string());
+  EXPECT_EQ(writeFault(folder.path / "run.yaml" / "x.plan"), "Not a directory");
+  EXPECT_EQ(writeFault(folder.path), "is a folder, wanted a file");
+  EXPECT_EQ(writeFault(folder.path / ""), "is a folder, wanted a file");
+  EXPECT_EQ(writeFault("/dev/null"), "is there already and no regular file");
+  EXPECT_THAT(writeFault("s3://bucket/x.plan"), HasSubstr("is a URL, and nothing is uploaded"));
+  EXPECT_THAT(writeFault("/proc/x.plan"), testing::AnyOf("No such file or directory", "Permission denied"));
+  std::ptrdiff_t files = std::distance(fs::directory_iterator(folder.path), fs::directory_iterator());
+  EXPECT_EQ(files, 2); // no probe stays
 }
 
 } // namespace

@@ -8,7 +8,6 @@ namespace espalier {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 rt::pb::Plan planOf(double predictedSeconds) {
   rt::pb::Plan plan;
@@ -31,26 +30,29 @@ TEST(Drift, MedianLeavesOutTheFirstStep) {
   EXPECT_EQ(medianSeconds({}), 0);
 }
 
+/// Returns the site of a run with calibrated rates and 2 MB planned.
+RunSite calibrated(int ranks = 1, int cores = 1) { return {ranks, cores, /*isCalibrated=*/true, 2 << 20}; }
+
 TEST(Drift, SmallOnesHaveNoCause) {
-  EXPECT_EQ(driftLine(planOf(1), runOf({9, 1.1, 1.1, 1.1}), {}),
+  EXPECT_EQ(driftLine(planOf(1), runOf({9, 1.1, 1.1, 1.1}), calibrated()),
             "predicted 1 s a step, measured 1.1 s (+10 %); memory 2.00 MB planned, 2.25 MB used (+12 %)");
 }
 
 TEST(Drift, OfMoreThanFifteenPercentNamesItsLikelyCause) {
-  EXPECT_THAT(driftLine(planOf(1), runOf({2, 2, 2, 2}), {.ranks = 8, .cores = 2}),
+  EXPECT_THAT(driftLine(planOf(1), runOf({2, 2, 2, 2}), calibrated(8, 2)),
               HasSubstr("(+100 %); memory 2.00 MB planned, 2.25 MB used (+12 %); likely cause: 8 ranks share 2 cores"));
-  EXPECT_THAT(driftLine(planOf(1), runOf({2, 2, 2, 2, 2, 2, 2, 2, 2, 9, 9}), {.ranks = 1, .cores = 2}),
+  EXPECT_THAT(driftLine(planOf(1), runOf({2, 2, 2, 2, 2, 2, 2, 2, 2, 9, 9}), calibrated(1, 2)),
               HasSubstr("likely cause: steps vary"));
-  EXPECT_THAT(
-      driftLine(planOf(1), runOf({0.5, 0.5, 0.5}), {.ranks = 8, .cores = 2}),
-      HasSubstr("(-50 %); memory 2.00 MB planned, 2.25 MB used (+12 %); likely cause: the cluster file does not"));
+  EXPECT_THAT(driftLine(planOf(1), runOf({0.5, 0.5, 0.5}), calibrated(8, 2)),
+              HasSubstr("(-50 %); memory 2.00 MB planned, 2.25 MB used (+12 %); likely cause: this machine has other"));
 }
 
-TEST(Drift, OfMemoryIsNamed) {
-  EXPECT_EQ(
-      driftLine(planOf(1), runOf({1, 1, 1}, 3 << 20), {}),
-      "predicted 1 s a step, measured 1 s (+0 %); memory 2.00 MB planned, 3.00 MB used (+50 %); 1.00 MB of memory "
-      "are workspace of library calls and host buffers, which grow less than a model");
+TEST(Drift, OfRatesThatWereNotMeasuredHereIsNone) {
+  RunSite site = calibrated();
+  site.isCalibrated = false;
+  EXPECT_EQ(driftLine(planOf(1), runOf({90, 90, 90}), site),
+            "measured 90 s a step; not calibrated: the predicted 1 s are for rates that were not measured on this "
+            "machine, which `espalier calibrate` does; memory 2.00 MB planned, 2.25 MB used (+12 %)");
 }
 
 TEST(Drift, NothingIsSaidWithoutPredictionOrSteps) {

@@ -21,7 +21,7 @@ std::string findConfig(const std::string &kind, const std::string &name, const s
   return "";
 }
 
-std::string noConfig(const std::string &kind, const std::string &name, const std::vector<std::string> &folders) {
+std::vector<std::string> configNames(const std::string &kind, const std::vector<std::string> &folders) {
   std::vector<std::string> names;
   std::error_code ignored;
   for (const std::string &folder : folders)
@@ -30,6 +30,11 @@ std::string noConfig(const std::string &kind, const std::string &name, const std
         names.push_back(entry.path().stem().string());
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+std::string noConfig(const std::string &kind, const std::string &name, const std::vector<std::string> &folders) {
+  std::vector<std::string> names = configNames(kind, folders);
   return fmt::format("no {} '{}', there are {}{}", kind, name, fmt::join(names, ", "), didYouMean(name, names));
 }
 

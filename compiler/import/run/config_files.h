@@ -10,6 +10,9 @@ namespace espalier {
 /// folder that has it. Returns an empty string if there is none.
 std::string findConfig(const std::string &kind, const std::string &name, const std::vector<std::string> &folders);
 
+/// Returns the names of the files of a `kind`, sorted, each once.
+std::vector<std::string> configNames(const std::string &kind, const std::vector<std::string> &folders);
+
 /// Returns the error text for a name without a file, such as "no cluster 'a101', there are a100_80g_selene, ...".
 std::string noConfig(const std::string &kind, const std::string &name, const std::vector<std::string> &folders);
 

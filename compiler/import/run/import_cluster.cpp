@@ -3,9 +3,12 @@
 #include "compiler/import/run/cluster_shares.h"
 #include "compiler/import/run/config_files.h"
 #include "compiler/import/run/run_reader.h"
+#include "format/host_machine.h"
 #include "format/path_kind.h"
+#include "messages/counted.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <filesystem>
 #include <fmt/format.h>
@@ -15,6 +18,7 @@
 namespace espalier {
 namespace {
 
+constexpr const char *hereName = "this_machine";
 constexpr double inferredLargeMemory = 0x1p35; // 32 GB: with a larger limit, the device cannot be the small one
 
 /// Locations of a cluster's keys, such as "cluster.link.bandwidth".
@@ -32,6 +36,8 @@ public:
       cluster.name = name->text;
     if (const YamlNode *device = map.find("device"))
       cluster.device = device->text;
+    if (const YamlNode *measured = map.find("measured_on"))
+      cluster.measuredOn = measured->text;
     count(map, "hosts", cluster.hosts);
     count(map, "devices_per_host", cluster.devicesPerHost);
     count(map, "cores", cluster.cores);
@@ -209,6 +215,8 @@ public:
     if (hasShape)
       name.resize(colon);
     std::string file = findConfig("cluster", name, folders), other = wayOfOther(name);
+    if (file.empty() && name == hereName)
+      return readHere(where) && takeHere(hasShape ? devices : defaultHere(), hasShape ? hosts : 1, where);
     if (file.empty() || !other.empty()) {
       reader.diagnostics().error(where, other.empty() ? whyNoCluster(name, folders) : other);
       return false;
@@ -228,8 +236,14 @@ public:
     return true;
   }
 
-  /// Infers the number of devices from the axes that the file fixes, in hosts of at most 8 devices.
-  void infer() {
+  /// Finds the cluster of a file that names none. The number of devices follows from the axes that the file fixes.
+  void infer(const ImportOptions &options) {
+    bool isAscend = reader.text("context.device_target").value_or("") == "Ascend" && !options.isHere;
+    if (!isAscend && options.needsCluster)
+      return reader.error("cluster", fmt::format("no cluster is given; --cluster NAME:HOSTSxDEVICES or `cluster` in "
+                                                 "the run file names one of {}, {}, or a file that `espalier "
+                                                 "calibrate -o FILE` writes",
+                                                 hereName, fmt::join(configNames("cluster", folders), ", ")));
     bool isLarge = reader.bytes("context.max_device_memory").value_or(0) > inferredLargeMemory &&
                    reader.has("context.max_device_memory");
     int64_t devices = 1;
@@ -246,6 +260,8 @@ public:
     }
     std::string mode = reader.text("parallel.parallel_mode").value_or("");
     bool isFree = !isSingle && mode != "0" && mode != "1";
+    if (!isAscend)
+      return inferHere(isFree ? std::max<int64_t>(devices, defaultHere()) : devices);
     if (isFree)
       devices = std::max<int64_t>(devices, 8);
     std::string name = isLarge ? "ascend_910b_64g" : "ascend_910_32g";
@@ -258,6 +274,54 @@ public:
       reader.warning("parallel", fmt::format("no cluster is given, planning for {} devices of {}; "
                                              "choose with --cluster",
                                              devices, name));
+  }
+
+  /// Takes this machine for `devices` devices.
+  void inferHere(int64_t devices) {
+    if (!readHere({reader.config().file, 0, 0}) ||
+        !takeHere(static_cast<int>(devices), 1, {reader.config().file, 0, 0}))
+      return;
+    std::string rates = cluster().measuredOn.empty() ? "at default rates, `espalier calibrate` measures them"
+                                                     : "at the rates that `espalier calibrate` has measured";
+    std::string text = fmt::format("no cluster is given: priced for this machine, {} of its {} {}",
+                                   rt::counted(devices, "rank"), rt::counted(rt::machineCores(), "core"), rates);
+    reader.derive("cluster", fmt::format("{}:1x{}", hereName, devices), text);
+    reader.warning("parallel", text + "; --cluster names another");
+  }
+
+  /// Reads the rates of a core of this machine: those that `espalier calibrate` has measured here, or those of
+  /// cpu_local. Returns whether they are known.
+  bool readHere(const SourceLocation &where) {
+    if (!readNamed("cpu_local", where))
+      return false;
+    Diagnostics unread; // a file that cannot be read counts as none
+    YamlPtr measured = loadYamlMap(rt::measuredMachineFile().string(), "a cluster file is a map of constants", unread);
+    const YamlNode *machine = measured ? measured->find("measured_on") : nullptr;
+    if (machine && machine->text == rt::machineName())
+      readConstants(*measured);
+    cluster().name = hereName;
+    return true;
+  }
+
+  /// Divides the cores and the memory of this machine among its devices, which are ranks of threads.
+  bool takeHere(int devices, int hosts, const SourceLocation &where) {
+    if (hosts != 1 || devices < 1) {
+      reader.diagnostics().error(
+          where, fmt::format("{} is one host with at least one device, got {}x{}", hereName, hosts, devices));
+      return false;
+    }
+    int cores = rt::machineCores(), each = std::max(1, cores / devices);
+    cluster().cores = devices > cores ? cores : 0;
+    cluster().peakFlops *= each;
+    cluster().memoryBandwidth *= each;
+    cluster().memoryBytes = rt::machineMemory() / devices;
+    setShape(1, devices);
+    return true;
+  }
+
+  /// Returns the number of devices of this machine if nothing asks for another: a power of two divides most batches.
+  static int defaultHere() {
+    return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::min(8, rt::machineCores()))));
   }
 
   /// Returns the unknown keys. Those of the run file are reported together with all of its keys.
@@ -463,7 +527,7 @@ void importCluster(const RunReader &reader, const ImportOptions &options, const 
   } else if (section) {
     importer.readNamed(section->text, section->where);
   } else {
-    importer.infer();
+    importer.infer(options);
   }
   ClusterConfig &cluster = importer.cluster();
   if (!cluster.name.empty()) { // else the cluster is unreadable, which has been reported

@@ -19,7 +19,10 @@ struct PinOption {
 /// Command-line options that override a run file.
 struct ImportOptions {
   std::string cluster; ///< NAME, NAME:HOSTSxDEVICES or FILE; overrides the file's `cluster`
-  std::string system;  ///< NAME or FILE of the software whose performance is predicted; overrides the file's `system`
+  /// The cluster of a file that names none and whose context.device_target is not Ascend: this machine, or an error
+  /// that lists the clusters. `isHere`: this machine whatever the target is, because the run starts here at once.
+  bool needsCluster = false, isHere = false;
+  std::string system; ///< NAME or FILE of the software whose performance is predicted; overrides the file's `system`
   std::optional<int> devices; ///< assumes this number of devices, in hosts of the cluster's size
   int loseNodes = 0;          ///< assumes this many fewer hosts
   /// If above 0, the planner chooses the plan at this global batch and ignores the plan in the file. planner.pin of a

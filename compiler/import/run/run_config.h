@@ -92,6 +92,7 @@ struct MatmulAlgorithms {
 struct ClusterConfig {
   std::string name;
   std::string device; ///< device class in configs/systems, which lists errors per class: a100, h100, cpu; may be empty
+  std::string measuredOn; ///< rt::machineName() or the device's name where the rates were measured; empty: nowhere
   int hosts = 1, devicesPerHost = 1;
   /// Bytes per device that a plan may use: memory without reserved bytes and margin, or context.max_device_memory.
   double memoryBytes = 0;

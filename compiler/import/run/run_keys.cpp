@@ -457,6 +457,9 @@ constexpr Row parallelKeys[] = {
     {"cluster.hosts", T::Count, used, "hosts"},
     {"cluster.devices_per_host", T::Count, used, "devices of a host"},
     {"cluster.cores", T::Count, used, "cores of a host, if its devices are threads that share them"},
+    {"cluster.measured_on", T::String, used,
+     "machine or device on which `espalier calibrate` has measured the rates; a run elsewhere is not compared with "
+     "them"},
     {"cluster.memory_bytes", T::Bytes, used, "memory of a device"},
     {"cluster.reserved_bytes", T::Bytes, used, "what of it the driver, libraries and communicators take; default 0"},
     {"cluster.memory_margin", T::Number, used,

@@ -48,6 +48,9 @@ public:
 
   std::string level() const override;
   uint64_t hostBytes(const pb::Stage &stage, int) const override { return stage.arena_bytes(pb::HOST); }
+  uint64_t plannedBytes(const pb::Stage &stage, int) const override {
+    return stage.arena_bytes(pb::DEVICE) + stage.arena_bytes(pb::HOST) + Matmuls::workspaceBytes;
+  }
   std::string requireDevices(std::span<const DeviceDemand> ranks) const override;
   std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) override;
 

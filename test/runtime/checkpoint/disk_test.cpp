@@ -1,6 +1,7 @@
 // Tests a full disk: a file system of a few pages, which only root can mount. The tests are skipped for other users.
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
+#include "messages/write_fault.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "test/sanitizer.h"
 
@@ -206,6 +207,14 @@ TEST_F(Disk, UnwritableMetricsAreAnErrorAtTheEnd) {
               HasSubstr("m.jsonl: cannot be written: No space left on device; the run continues without it"));
   EXPECT_THAT(resumed.error, HasSubstr("the metrics are not complete"));
   EXPECT_EQ(readManifest(folder / "c" / "step-00000004").state.step, 4); // the trained weights are saved
+}
+
+TEST_F(Disk, IsAskedBeforeAnyWork) {
+  EXPECT_EQ(writeFault(folder / "x.plan"), "");
+  EXPECT_FALSE(fs::exists(folder / "x.plan"));
+  EXPECT_TRUE(fs::is_empty(folder)); // the probe is gone
+  fill(4096);
+  EXPECT_EQ(writeFault(folder / "x.plan"), "No space left on device");
 }
 
 } // namespace
