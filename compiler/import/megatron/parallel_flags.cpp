@@ -10,6 +10,23 @@ namespace espalier {
 
 namespace {
 
+/// Writes the ramp of the batch size and returns it. The run file refuses wrong values.
+std::vector<BatchStep> writeRamp(GivenFlags &given, RunFileWriter &yaml, int64_t batch) {
+  const char *linear = "--rampup-batch-size", *stepped = "--step-batch-size-schedule";
+  const std::string section = "runner_config.";
+  std::vector<std::string> words;
+  if (given.isGiven(linear)) {
+    words = given.values(linear, section + "rampup_batch_size");
+    yaml.put(section + "rampup_batch_size", fmt::format("[{}]", fmt::join(words, ", ")), linear);
+  }
+  if (!given.isGiven(stepped))
+    return linearRamp(words, batch).steps;
+  std::string text = fmt::format("{}", fmt::join(given.values(stepped, section + "step_batch_size_schedule"), " "));
+  std::erase(text, '"');
+  yaml.put(section + "step_batch_size_schedule", quotedYaml(text), stepped);
+  return steppedRamp(text, given.count("--seq-length", "model.model_config.seq_length").value_or(1), batch).steps;
+}
+
 /// Writes the split of one script.
 class ParallelWriter : FlagWriter {
 public:
@@ -60,7 +77,7 @@ public:
     writeStages(pp);
     writeRecompute(pp);
     writeOffloading();
-    return {layers, batch, batches, tp, writeRamp(batch)};
+    return {layers, batch, batches, tp, writeRamp(given, yaml, batch)};
   }
 
 private:
@@ -71,23 +88,6 @@ private:
 
   std::string flagText(const std::string &flag, const std::string &effect) {
     return given.isSet(flag, effect) ? "True" : "False";
-  }
-
-  /// Writes the ramp of the batch size and returns it. The run file refuses wrong values.
-  std::vector<BatchStep> writeRamp(int64_t batch) {
-    const char *linear = "--rampup-batch-size", *stepped = "--step-batch-size-schedule";
-    const std::string section = "runner_config.";
-    std::vector<std::string> words;
-    if (given.isGiven(linear)) {
-      words = given.values(linear, section + "rampup_batch_size");
-      put(section + "rampup_batch_size", fmt::format("[{}]", fmt::join(words, ", ")), linear);
-    }
-    if (!given.isGiven(stepped))
-      return linearRamp(words, batch).steps;
-    std::string text = fmt::format("{}", fmt::join(given.values(stepped, section + "step_batch_size_schedule"), " "));
-    std::erase(text, '"');
-    put(section + "step_batch_size_schedule", quotedYaml(text), stepped);
-    return steppedRamp(text, given.count("--seq-length", "model.model_config.seq_length").value_or(1), batch).steps;
   }
 
   void writeSharding() {
