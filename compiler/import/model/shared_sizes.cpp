@@ -225,6 +225,8 @@ void addSharedSizes(Architecture &architecture) {
   const Traits traits = traitsOf(architecture);
   std::vector<SizeRule> added;
   for (const SharedSize &shared : sharedSizes) {
+    for (SizeRule &own : architecture.sizes) // of a part of the model file
+      own.isShared |= own.name == shared.name && (!own.only.empty() || own.choices.size() == 1);
     if (traits.has(shared.name) || (shared.isFor && !shared.isFor(traits)))
       continue;
     if (SizeRule *constant = constantOf(architecture, shared.name)) { // a key with one value
