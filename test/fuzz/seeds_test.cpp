@@ -13,6 +13,7 @@
 extern "C" int fuzz_completion_body(const uint8_t *data, size_t size);
 extern "C" int fuzz_hf_config(const uint8_t *data, size_t size);
 extern "C" int fuzz_http(const uint8_t *data, size_t size);
+extern "C" int fuzz_jinja(const uint8_t *data, size_t size);
 extern "C" int fuzz_manifest(const uint8_t *data, size_t size);
 extern "C" int fuzz_options(const uint8_t *data, size_t size);
 extern "C" int fuzz_safetensors(const uint8_t *data, size_t size);
@@ -30,6 +31,7 @@ std::vector<Target> allTargets() {
   all.insert(all.end(), {{"completion_body", fuzz_completion_body},
                          {"hf_config", fuzz_hf_config},
                          {"http", fuzz_http},
+                         {"jinja", fuzz_jinja},
                          {"manifest", fuzz_manifest},
                          {"options", fuzz_options},
                          {"safetensors", fuzz_safetensors},
