@@ -11,6 +11,7 @@
 #include <csignal>
 #include <fmt/format.h>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace espalier {
@@ -40,7 +41,7 @@ public:
     messages.push_back({"user", text});
     request.prompt = format.found.chat ? promptOfChat() : tokenizer.encode(text);
     if (format.found.chat)
-      request.stop = rt::chatStops(*format.found.chat);
+      request.stop = format.found.chat->stops;
     request.maxTokens = words.maxTokens.value_or(format.found.chat ? context : 128);
     request.sampling = words.sampling;
     request.sampling.seed += turns++;
@@ -76,10 +77,7 @@ private:
     int64_t room = std::min(words.maxTokens.value_or(context), context / 4), dropped = 0;
     size_t first = messages.front().role == "system" ? 1 : 0;
     for (;;) {
-      std::string reason = rt::whyNotRendered(*format.found.chat, messages);
-      if (!reason.empty())
-        throw rt::PlanError(reason);
-      std::vector<int32_t> ids = tokenizer.encode(rt::renderChat(*format.found.chat, messages));
+      std::vector<int32_t> ids = tokenizer.encode(textOfChat());
       bool fits = static_cast<int64_t>(ids.size()) + room <= context;
       if (fits || messages.size() < first + 3) {
         if (dropped > 0)
@@ -92,6 +90,17 @@ private:
       messages.erase(messages.begin() + static_cast<ptrdiff_t>(first),
                      messages.begin() + static_cast<ptrdiff_t>(first) + 2);
       dropped += 2;
+    }
+  }
+
+  std::string textOfChat() const {
+    auto list = nlohmann::ordered_json::array();
+    for (const rt::ChatMessage &message : messages)
+      list.push_back({{"role", message.role}, {"content", message.content}});
+    try {
+      return format.found.chat->render(list, /*addsGenerationPrompt=*/true).text;
+    } catch (const rt::ChatRefused &refused) {
+      throw rt::PlanError(refused.what());
     }
   }
 

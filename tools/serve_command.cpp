@@ -62,8 +62,7 @@ void addServeCommand(const Verb &app) {
   verb.option("--port", words->options.port, "default 0: a free one").range(0, 65535);
   verb.option("--token-file", words->tokenFile, "its first line is the token that callers must send");
   verb.option("--waiting", words->options.waiting, "texts that may wait; more are refused with 503").range(1, 1 << 20);
-  verb.option("--chat-template", words->chatTemplate,
-              "format of chats; default: the tokenizer's chat_template, if it is one of these")
+  verb.option("--chat-template", words->chatTemplate, "format of chats; default: the tokenizer's chat_template")
       .oneOf(rt::chatTemplateNames());
   verb.option("--allow-origin", words->options.allowedOrigins,
               "origin of web pages that may send requests, https://HOST or *; may be repeated")

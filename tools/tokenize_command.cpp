@@ -68,14 +68,13 @@ struct TokenizeArguments {
 };
 
 /// Returns the template of the name, or else that of the tokenizer itself.
-ChatTemplate chosenTemplate(const TokenizeArguments &arguments) {
+ChatTemplatePtr chosenTemplate(const TokenizeArguments &arguments) {
   if (!arguments.templateName.empty())
     return chatTemplateNamed(arguments.templateName);
-  std::optional<ChatTemplate> own = findChatTemplate(arguments.tokenizer.modelFile).chat;
-  if (!own)
-    throw UsageError(fmt::format("the tokenizer has no chat_template of a known format; give --template {}",
-                                 fmt::join(chatTemplateNames(), "|")));
-  return *own;
+  FoundChatTemplate own = findChatTemplate(arguments.tokenizer.modelFile);
+  if (!own.chat)
+    throw UsageError(fmt::format("{}; give --template {}", own.whyNot, fmt::join(chatTemplateNames(), "|")));
+  return own.chat;
 }
 
 /// Makes the job one of conversations if an option of them was given.
@@ -94,8 +93,8 @@ void prepareChat(TokenizeArguments &arguments) {
     chat.messagesKey = "messages";
   arguments.tokenizer = withOwnKind(arguments.tokenizer);
   chat.chat = chosenTemplate(arguments);
-  if (!chat.inputKey.empty() && chat.chat != ChatTemplate::alpaca)
-    throw UsageError(fmt::format("--input-key is for template alpaca, the template is {}", nameOf(chat.chat)));
+  if (!chat.inputKey.empty() && chat.chat->name != "alpaca")
+    throw UsageError(fmt::format("--input-key is for template alpaca, the template is {}", chat.chat->name));
   auto yes = [](const std::string &given) { return given.empty() ? std::nullopt : std::optional(given == "yes"); };
   chat.addsBos = yes(arguments.bos);
   chat.addsEos = yes(arguments.eos);

@@ -119,7 +119,7 @@ std::string readPair(const nlohmann::json &line, const ChatJob &job, std::vector
   if (!job.inputKey.empty() && line.contains(job.inputKey))
     if (std::string fault = readText(line, job.inputKey, input); !fault.empty())
       return fault;
-  if (job.chat == ChatTemplate::alpaca)
+  if (job.chat->name == "alpaca")
     messages = alpacaMessages(std::move(prompt), input, std::move(completion));
   else
     messages = {{"user", std::move(prompt)}, {"assistant", std::move(completion)}};
@@ -140,25 +140,23 @@ ChatTokenizer::ChatTokenizer(Tokenizer &tokenizer, const ChatJob &job) : tokeniz
                                             "another --template",
                                             what));
   };
-  for (const std::string &special : specialTokensOf(job.chat))
+  for (const std::string &special : job.chat->specials)
     if (!isOneToken(tokenizer, special))
-      refuse(fmt::format("template {} needs {} as one token, the tokenizer makes {} of it", nameOf(job.chat), special,
+      refuse(fmt::format("template {} needs {} as one token, the tokenizer makes {} of it", job.chat->name, special,
                          tokenizer.encode(special).size()));
-  bool isAlpaca = job.chat == ChatTemplate::alpaca;
-  bos = bosOf(job.chat);
+  bos = job.chat->bos;
   for (const char *usual : usualBos)
     if (bos.empty() && isOneToken(tokenizer, usual))
       bos = usual;
   if (bos.empty() && job.addsBos.value_or(false))
     refuse("the tokenizer has no token that begins a document, which --bos yes asks for");
-  if (!job.addsBos.value_or(isAlpaca || !bosOf(job.chat).empty()))
-    bos.clear();
-  if (int32_t eod = tokenizer.eodToken(); eod >= 0)
+  eos = job.chat->eos;
+  if (int32_t eod = tokenizer.eodToken(); eos.empty() && eod >= 0)
     eos = tokenizer.decode(std::array{eod});
-  bool needsEos = job.addsEos.value_or(isAlpaca);
+  bool needsEos = job.addsEos.value_or(job.chat->name == "alpaca");
   if (needsEos && (eos.empty() || !isOneToken(tokenizer, eos)))
     refuse(fmt::format("the tokenizer has no text for the token that ends a document, which {} needs",
-                       job.addsEos ? "--eos yes" : "template " + nameOf(job.chat)));
+                       job.addsEos ? "--eos yes" : "template " + job.chat->name));
 }
 
 int64_t ChatTokenizer::append(std::string_view line, std::vector<int32_t> &ids, std::vector<int32_t> &mask,
@@ -175,12 +173,16 @@ int64_t ChatTokenizer::append(std::string_view line, std::vector<int32_t> &ids, 
     fault = fmt::format("want an object, got {}", json.type_name());
   else
     fault = job.messagesKey.empty() ? readPair(json, job, messages) : readMessages(json, job.messagesKey, messages);
-  if (fault.empty())
-    fault = whyNotRendered(job.chat, messages, /*endsWithUser=*/false);
   if (!fault.empty())
     return 0;
   bool answersEnd = job.addsEos.value_or(true); // alpaca
-  std::vector<ChatPart> parts = renderMessages(job.chat, messages, answersEnd ? eos : "");
+  std::vector<ChatPart> parts;
+  try {
+    parts = renderMessages(*job.chat, messages, answersEnd ? eos : "");
+  } catch (const ChatRefused &refused) {
+    fault = refused.what();
+    return 0;
+  }
   int64_t bytes = 0;
   for (const ChatPart &part : parts)
     bytes += static_cast<int64_t>(part.text.size());
@@ -189,10 +191,11 @@ int64_t ChatTokenizer::append(std::string_view line, std::vector<int32_t> &ids, 
 }
 
 void ChatTokenizer::appendParts(std::vector<ChatPart> parts, std::vector<int32_t> &ids, std::vector<int32_t> &mask) {
-  std::string own = bosOf(job.chat);
-  if (!own.empty())
-    parts.front().text.erase(0, own.size());
-  parts.front().text.insert(0, bos);
+  bool hasBos = !job.chat->bos.empty() && parts.front().text.starts_with(job.chat->bos);
+  if (hasBos)
+    parts.front().text.erase(0, job.chat->bos.size());
+  if (job.addsBos.value_or(hasBos || job.chat->name == "alpaca"))
+    parts.front().text.insert(0, bos);
   bool endsWithEos = !eos.empty() && parts.back().text.ends_with(eos);
   if (job.addsEos == true && !endsWithEos)
     parts.push_back({eos});

@@ -17,7 +17,7 @@ namespace espalier::rt {
 struct ChatJob {
   std::string messagesKey;                        // a list of {role, content}; empty: the three keys below
   std::string promptKey, completionKey, inputKey; // strings; the input is optional, and the line may lack it
-  ChatTemplate chat = ChatTemplate::chatml;
+  ChatTemplatePtr chat;                           // not null
   std::optional<bool> addsBos, addsEos; // whether a document begins and ends with the token; default: as the template
 };
 

@@ -10,7 +10,7 @@ namespace espalier::rt {
 namespace {
 
 /// Bounds of a valid body. The keys of an object are looked up one by one, so many keys would take quadratic time.
-constexpr JsonBounds bounds = {.levels = 8, .keys = 256};
+constexpr JsonBounds bounds = {.levels = 32, .keys = 256};
 
 } // namespace
 

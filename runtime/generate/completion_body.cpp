@@ -2,6 +2,7 @@
 
 #include "messages/data_error.h"
 #include "runtime/generate/stop.h"
+#include "runtime/json_bounds.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 #include <algorithm>
@@ -99,22 +100,72 @@ std::string contentOf(const Json &message) {
   return text;
 }
 
-std::vector<ChatMessage> readMessages(const Json *value) {
+/// Returns a message as the template of a tokenizer takes it: without keys that are null, and with the arguments of
+/// calls as objects. Reasoning has the names of transformers and of OpenAI's clients.
+Json ownMessage(Json message) {
+  for (auto item = message.begin(); item != message.end();)
+    item = item->is_null() ? message.erase(item) : std::next(item);
+  for (const char *key : {"thinking", "reasoning"})
+    if (message.contains(key) && !message.contains("reasoning_content"))
+      message["reasoning_content"] = Json(message[key]);
+  if (message.contains("reasoning_content") && !message.contains("thinking"))
+    message["thinking"] = Json(message["reasoning_content"]);
+  if (!message.contains("tool_calls"))
+    return message;
+  if (!message["tool_calls"].is_array())
+    throw BodyError("tool_calls of a message is not a list of calls");
+  for (Json &call : message["tool_calls"]) {
+    bool isText = call.is_object() && call.value("function", Json()).is_object() &&
+                  call["function"].value("arguments", Json()).is_string();
+    const std::string text = isText ? call["function"]["arguments"].get<std::string>() : "";
+    if (!isText || !isWithinBounds(text, {.levels = 32, .keys = 256}))
+      continue;
+    if (Json arguments = Json::parse(text, nullptr, /*allow_exceptions=*/false); arguments.is_object())
+      call["function"]["arguments"] = std::move(arguments);
+  }
+  return message;
+}
+
+Json readMessages(const Json *value, const ChatTemplate &chat) {
   if (!value || !value->is_array() || value->empty())
     throw BodyError("messages is not a list of messages");
-  std::vector<ChatMessage> messages;
+  Json messages = Json::array();
   for (const Json &message : *value) {
     if (!message.is_object() || !message.value("role", Json()).is_string())
       throw BodyError("a message is not an object with a role");
     auto role = message["role"].get<std::string>();
-    if (role == "developer")
+    if (role == "developer" && chat.source.find(role) == std::string::npos)
       role = "system";
-    if (role != "system" && role != "user" && role != "assistant")
+    if (chat.isNamed() && role != "system" && role != "user" && role != "assistant")
       throw BodyError(
           fmt::format("role '{}' is not supported; the roles are system, user and assistant", role.substr(0, 64)));
-    messages.push_back({role, contentOf(message)});
+    Json taken = chat.isNamed() ? Json::object() : ownMessage(message);
+    taken["role"] = role;
+    if (!taken.contains("tool_calls") || taken.contains("content"))
+      taken["content"] = contentOf(message);
+    messages.push_back(std::move(taken));
   }
   return messages;
+}
+
+/// Returns the further variables of the template.
+Json readVariables(const BodyReader &reader) {
+  Json variables = Json::object();
+  if (const Json *documents = reader.find("documents")) {
+    if (!documents->is_array() || !std::ranges::all_of(*documents, [](const Json &one) { return one.is_object(); }))
+      throw BodyError("documents is not a list of objects");
+    variables["documents"] = *documents;
+  }
+  const Json *given = reader.find("chat_template_kwargs");
+  if (given && !given->is_object())
+    throw BodyError("chat_template_kwargs is not an object");
+  const Json more = given ? *given : Json::object();
+  for (const auto &[key, value] : more.items()) {
+    if (key == "messages" || key == "tools" || key == "add_generation_prompt")
+      throw BodyError(fmt::format("chat_template_kwargs has {}, which the request itself decides", key));
+    variables[key] = value;
+  }
+  return variables;
 }
 
 } // namespace
@@ -149,21 +200,24 @@ CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, 
   return body;
 }
 
-CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, ChatTemplate chat, int64_t context,
+CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, const ChatTemplate &chat, int64_t context,
                              const BodyLimits &limits) {
   BodyReader reader(text, limits);
   reader.refuseOthers({"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
                        "seed", "stop", "stream", "stream_options", "user", "n", "logprobs", "top_logprobs",
-                       "return_token_ids"});
+                       "return_token_ids", "documents", "chat_template_kwargs"});
   CompletionBody body;
   body.isChat = true;
-  std::vector<ChatMessage> messages = readMessages(reader.find("messages"));
-  if (std::string reason = whyNotRendered(chat, messages); !reason.empty())
-    throw BodyError(reason);
-  std::string prompt = renderChat(chat, messages);
+  Json messages = readMessages(reader.find("messages"), chat);
+  std::string prompt;
+  try {
+    prompt = chat.render(messages, /*addsGenerationPrompt=*/true, readVariables(reader)).text;
+  } catch (const ChatRefused &refused) {
+    throw BodyError(refused.what());
+  }
   body.prompts = {{encoded(tokenizer, prompt), prompt}};
   readCommon(reader, limits, body);
-  for (const std::string &stop : chatStops(chat))
+  for (const std::string &stop : chat.stops)
     body.options.stop.push_back(stop);
   body.options.maxTokens = reader.integer("max_completion_tokens", reader.integer("max_tokens", context));
   auto best = static_cast<int32_t>(reader.integerWithin("top_logprobs", 0, 0, limits.bestTokens));

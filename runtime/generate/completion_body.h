@@ -38,8 +38,9 @@ struct CompletionBody {
 CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, const BodyLimits &limits = {});
 
 /// Parses a body of `/v1/chat/completions`. Throws BodyError. `tokenizer` must turn the template's tokens in a text
-/// into their ids and add none. Without `max_tokens` an answer may fill the context.
-CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, ChatTemplate chat, int64_t context,
+/// into their ids and add none. Without `max_tokens` an answer may fill the context. `chat_template_kwargs` and
+/// `documents` are variables of the template. A template of a tokenizer decides which roles and keys messages have.
+CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, const ChatTemplate &chat, int64_t context,
                              const BodyLimits &limits = {});
 
 } // namespace espalier::rt

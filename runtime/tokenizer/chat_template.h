@@ -1,9 +1,11 @@
-// Chat templates: the text that a model of chats was trained to continue. Four published formats are known by name. A
-// tokenizer's own template, which is a Jinja program, is not executed but compared with these formats.
+// Chat templates: the text that a model of chats was trained to continue, as a Jinja program. Four published formats
+// are known by name. The others are beside a tokenizer.
 #pragma once
 
+#include "runtime/jinja/template.h"
+
 #include <filesystem>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,20 +13,10 @@
 
 namespace espalier::rt {
 
-/// The known formats.
-enum class ChatTemplate { chatml, llama2, llama3, alpaca };
-
 /// A message of a chat. The role is system, user or assistant.
 struct ChatMessage {
   std::string role, content;
 };
-
-/// Returns the names of the formats.
-std::vector<std::string> chatTemplateNames();
-/// Returns the format of a name, which must be one of chatTemplateNames().
-ChatTemplate chatTemplateNamed(std::string_view name);
-/// Returns the name of a format.
-std::string nameOf(ChatTemplate chat);
 
 /// A piece of the text of a chat. `isAnswer`: the words of the assistant and the token that ends them, which a model
 /// learns to write.
@@ -33,31 +25,46 @@ struct ChatPart {
   bool isAnswer = false;
 };
 
-/// Returns why the format has no place for these messages; empty if it has. `endsWithUser`: the next message is the
-/// assistant's.
-std::string whyNotRendered(ChatTemplate chat, std::span<const ChatMessage> messages, bool endsWithUser = true);
-/// Returns the text of messages in parts. `eos` ends an answer where the format has no token for it (alpaca). Requires
-/// that whyNotRendered() is empty.
-std::vector<ChatPart> renderMessages(ChatTemplate chat, std::span<const ChatMessage> messages, const std::string &eos);
-/// Returns the text of a chat, up to where the next answer of the assistant begins. Requires that whyNotRendered() is
-/// empty.
-std::string renderChat(ChatTemplate chat, std::span<const ChatMessage> messages);
+/// Messages that a template has no text for. what() is the template's reason.
+class ChatRefused : public std::runtime_error {
+public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A template and what belongs to it. Any thread may render it.
+struct ChatTemplate {
+  std::string name;   ///< of a known format; or tokenizer
+  std::string source; ///< in Jinja
+  jinja::Template program;
+  std::string bos, eos;              ///< the values of bos_token and eos_token; empty: none
+  std::vector<std::string> stops;    ///< the strings that end an answer, besides the end-of-document token
+  std::vector<std::string> specials; ///< tokens that a tokenizer must have for the format
+
+  bool isNamed() const { return name != "tokenizer"; }
+  /// Returns the text of messages, which are objects with a role. `more` has further variables, which may replace those
+  /// of the template. Throws ChatRefused.
+  jinja::Rendered render(const nlohmann::ordered_json &messages, bool addsGenerationPrompt,
+                         const nlohmann::ordered_json &more = nlohmann::ordered_json::object()) const;
+};
+using ChatTemplatePtr = std::shared_ptr<const ChatTemplate>;
+
+/// Returns the names of the formats.
+std::vector<std::string> chatTemplateNames();
+/// Returns the format of a name, which must be one of chatTemplateNames().
+ChatTemplatePtr chatTemplateNamed(std::string_view name);
+
+/// Returns the text of messages in parts. `eos` ends an answer where the format has no token for it (alpaca). A
+/// template with `generation` blocks marks its answers. In others, an answer is what the template adds to the messages
+/// before it and the generation prompt, up to the white space at its end. Throws ChatRefused, also if the texts of a
+/// conversation and of its beginning differ.
+std::vector<ChatPart> renderMessages(const ChatTemplate &chat, std::span<const ChatMessage> messages,
+                                     const std::string &eos);
 /// Returns the messages that alpaca renders as its authors render an example. The input may be empty.
 std::vector<ChatMessage> alpacaMessages(std::string instruction, const std::string &input, std::string output);
-/// Returns the tokens that a tokenizer must have for the format.
-std::vector<std::string> specialTokensOf(ChatTemplate chat);
-/// Returns the token with which a text of the format begins; empty: none.
-std::string bosOf(ChatTemplate chat);
-/// Returns the strings that end an answer, besides the end-of-document token.
-std::vector<std::string> chatStops(ChatTemplate chat);
 
-/// Returns the format that a Jinja template renders. Recognizes a template only if each of its string literals is a
-/// part of the format, so that a default system message or a call of a tool makes it unknown.
-std::optional<ChatTemplate> recognizeChatTemplate(std::string_view jinja);
-
-/// The format of a tokenizer, or why it is not known.
+/// The template of a tokenizer, or why there is none.
 struct FoundChatTemplate {
-  std::optional<ChatTemplate> chat;
+  ChatTemplatePtr chat;
   std::string whyNot;
 };
 

@@ -1,12 +1,18 @@
-// The named formats of chats as Jinja templates, for folders that transformers reads.
+// The published formats of chats that have a name.
 #pragma once
 
-#include "runtime/tokenizer/chat_template.h"
+#include <span>
+#include <string>
+#include <vector>
 
 namespace espalier::rt {
 
-/// Returns the Jinja template that renders what renderChat() renders. It refers to the tokenizer's eos_token, and in
-/// llama2 to its bos_token.
-const char *jinjaOf(ChatTemplate chat);
+/// One format; see ChatTemplate.
+struct NamedTemplate {
+  const char *name, *source, *bos, *eos;
+  std::vector<std::string> stops, specials;
+};
+
+std::span<const NamedTemplate> namedTemplates();
 
 } // namespace espalier::rt

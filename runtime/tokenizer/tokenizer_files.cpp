@@ -4,7 +4,6 @@
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/tokenizer/byte_level.h"
-#include "runtime/tokenizer/named_templates.h"
 #include "runtime/tokenizer/train_bpe.h"
 #include "runtime/tokenizer/utf8.h"
 
@@ -118,7 +117,7 @@ std::optional<TokenizerOptions> tokenizerIn(const Path &folder) {
   return options;
 }
 
-std::vector<SideFile> tokenizerFilesOf(const TokenizerOptions &given, std::optional<ChatTemplate> chat) {
+std::vector<SideFile> tokenizerFilesOf(const TokenizerOptions &given, const ChatTemplatePtr &chat) {
   TokenizerOptions options = withOwnKind(given);
   if (options.kind == "null")
     return {};
@@ -135,9 +134,9 @@ std::vector<SideFile> tokenizerFilesOf(const TokenizerOptions &given, std::optio
   if (!chat && leavesOutBos(options)) // conversations have their tokens from the template
     config["add_bos_token"] = false;
   if (chat) {
-    config["chat_template"] = jinjaOf(*chat);
+    config["chat_template"] = chat->source;
     std::erase_if(files, [](const SideFile &file) { return file.name == "chat_template.jinja"; });
-    if (std::string bos = bosOf(*chat); !bos.empty() && !config.contains("bos_token"))
+    if (const std::string &bos = chat->bos; !bos.empty() && !config.contains("bos_token"))
       config["bos_token"] = bos;
   }
   setConfig(files, config);

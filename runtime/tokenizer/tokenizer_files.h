@@ -32,7 +32,7 @@ std::optional<TokenizerOptions> tokenizerIn(const std::filesystem::path &folder)
 /// Returns the files of a tokenizer. tokenizer_config.json gets what the tokenizer's own file lacks for transformers,
 /// the template of `chat` if one is given, and the way in which `options` begin a text. Returns nothing for the kind
 /// null. Throws DataError.
-std::vector<SideFile> tokenizerFilesOf(const TokenizerOptions &options, std::optional<ChatTemplate> chat = {});
+std::vector<SideFile> tokenizerFilesOf(const TokenizerOptions &options, const ChatTemplatePtr &chat = nullptr);
 
 /// Returns the files of a tokenizer whose first 256 ids are the bytes. `endsDocuments`: id 256 is <|endoftext|>.
 std::vector<SideFile> byteTokenizerFiles(bool endsDocuments);

@@ -32,7 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   std::string_view text(reinterpret_cast<const char *>(data), size);
   answer([&] { return parseCompletionBody(text, tokenizer.get()); }, tokenizer.get(), size);
   constexpr size_t mostMarks = 64; // bytes that a template adds per message, which has more bytes than one in JSON
-  answer([&] { return parseChatBody(text, *tokenizer, ChatTemplate::chatml, /*context=*/128); }, tokenizer.get(),
+  static const ChatTemplatePtr chat = chatTemplateNamed("chatml");
+  answer([&] { return parseChatBody(text, *tokenizer, *chat, /*context=*/128); }, tokenizer.get(),
          (size + 1) * mostMarks);
   return 0;
 }

@@ -131,7 +131,7 @@ private:
                                     {"max_model_len", decoder.sizes().context},
                                     {"chat_template", nullptr}};
     if (tokenizers.chats && options.chat.chat)
-      model["chat_template"] = nameOf(*options.chat.chat);
+      model["chat_template"] = options.chat.chat->name;
     return jsonText({{"object", "list"}, {"data", nlohmann::ordered_json::array({model})}});
   }
 

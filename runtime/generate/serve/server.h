@@ -21,7 +21,7 @@ struct ServerOptions {
   size_t waiting = 64;                                ///< maximum number of queued texts
   std::vector<std::string> allowedOrigins;            ///< of web pages that may send requests; "*": all
   std::vector<std::string> allowedHosts;              ///< names in the field Host beside those of http::Access
-  FoundChatTemplate chat;                             ///< the format of chats, or why the server refuses them
+  FoundChatTemplate chat;                             ///< the template of chats, or why the server refuses them
   std::function<int()> stopSignal = [] { return 0; }; ///< polled; the server stops if the result is above 0
 };
 

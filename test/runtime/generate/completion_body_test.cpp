@@ -17,7 +17,7 @@ CompletionBody parse(const std::string &text) {
 
 CompletionBody parseChat(const std::string &text) {
   std::unique_ptr<Tokenizer> bytes = makeByteTokenizer();
-  return parseChatBody(text, *bytes, ChatTemplate::chatml, /*context=*/100);
+  return parseChatBody(text, *bytes, *chatTemplateNamed("chatml"), /*context=*/100);
 }
 
 template <typename Parse = CompletionBody (*)(const std::string &)>
@@ -85,6 +85,29 @@ TEST(ChatBody, RendersMessages) {
   EXPECT_EQ(body.options.bestTokens, 2);
 }
 
+TEST(ChatBody, GivesATemplateItsVariables) {
+  const std::string source = "{{ enable_thinking }}{{ documents[0].title }}{% for m in messages %}<{{ m.role }}>"
+                             "{{ m.content }}{% for c in m.tool_calls %}{{ c.function.arguments.x }}{% endfor %}"
+                             "{{ m.reasoning_content }}{{ m.tool_call_id }}{% endfor %}";
+  ChatTemplate chat{"tokenizer", source, jinja::Template(source), "", "", {"<end>"}, {}};
+  auto tokenizer = makeByteTokenizer();
+  CompletionBody body = parseChatBody(
+      R"({"messages": [{"role": "developer", "content": "d", "name": null}, {"role": "assistant", "content": null,
+          "tool_calls": [{"function": {"name": "f", "arguments": "{\"x\": [1, \"y\"]}"}}], "reasoning": "why"},
+          {"role": "tool", "content": "t", "tool_call_id": "i"}],
+          "chat_template_kwargs": {"enable_thinking": false}, "documents": [{"title": "T"}]})",
+      *tokenizer, chat, /*context=*/100);
+  EXPECT_EQ(body.prompts[0].text, "FalseT<system>d<assistant>[1, 'y']why<tool>ti");
+  EXPECT_EQ(body.options.stop, std::vector<std::string>{"<end>"});
+  auto fault = [](const std::string &keys) {
+    return faultOf(R"({"messages": [{"role": "user", "content": "a"}], )" + keys + "}", parseChat);
+  };
+  EXPECT_EQ(fault(R"("chat_template_kwargs": {"messages": []})"),
+            "chat_template_kwargs has messages, which the request itself decides");
+  EXPECT_EQ(fault(R"("chat_template_kwargs": 5)"), "chat_template_kwargs is not an object");
+  EXPECT_EQ(fault(R"("documents": ["x"])"), "documents is not a list of objects");
+}
+
 TEST(ChatBody, RejectsInvalidBodies) {
   auto fault = [](const std::string &text) { return faultOf(text, parseChat); };
   EXPECT_EQ(fault(R"({"prompt": "a"})"), "prompt is not supported");
@@ -104,7 +127,7 @@ TEST(ChatBody, RejectsInvalidBodies) {
 TEST(CompletionBody, RejectsInvalidBodies) {
   EXPECT_EQ(faultOf("{"), "the body is not a JSON object");
   EXPECT_EQ(faultOf("[]"), "the body is not a JSON object");
-  const char *tooMuch = "the body is nested in more than 8 levels, or an object has more than 256 keys";
+  const char *tooMuch = "the body is nested in more than 32 levels, or an object has more than 256 keys";
   EXPECT_EQ(faultOf(std::string(100, '[')), tooMuch);
   std::string keys = "\"0\": 0";
   for (int i = 1; i < 257; ++i)

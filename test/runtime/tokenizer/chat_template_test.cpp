@@ -1,6 +1,8 @@
-// Tests the texts of chats and the recognition of tokenizers' templates. The expected texts are what jinja2 renders
-// from the templates below, with bos_token <s> or <|begin_of_text|> and eos_token </s>.
+// Tests the texts of chats: those of the named formats, and of templates beside a tokenizer. The interpreter has its
+// own test.
 #include "runtime/tokenizer/chat_template.h"
+
+#include "messages/data_error.h"
 
 #include <fstream>
 #include <gmock/gmock.h>
@@ -8,24 +10,42 @@
 namespace espalier::rt {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 const std::vector<ChatMessage> chat = {
     {"system", "Be brief. "}, {"user", " Hello"}, {"assistant", "Hi there "}, {"user", "Who are you?"}};
 
+Json jsonOf(const std::vector<ChatMessage> &messages) {
+  Json list = Json::array();
+  for (const ChatMessage &message : messages)
+    list.push_back({{"role", message.role}, {"content", message.content}});
+  return list;
+}
+
+/// Returns the prompt of a named format, or why it refuses the messages.
+std::string promptOf(const char *name, const std::vector<ChatMessage> &messages) {
+  try {
+    return chatTemplateNamed(name)->render(jsonOf(messages), /*addsGenerationPrompt=*/true).text;
+  } catch (const ChatRefused &refused) {
+    return refused.what();
+  }
+}
+
 TEST(ChatTemplate, RendersChatml) {
-  EXPECT_EQ(renderChat(ChatTemplate::chatml, chat),
+  EXPECT_EQ(promptOf("chatml", chat),
             "<|im_start|>system\nBe brief. <|im_end|>\n<|im_start|>user\n Hello<|im_end|>\n"
             "<|im_start|>assistant\nHi there <|im_end|>\n<|im_start|>user\nWho are you?<|im_end|>\n"
             "<|im_start|>assistant\n");
 }
 
 TEST(ChatTemplate, RendersLlama2) {
-  EXPECT_EQ(renderChat(ChatTemplate::llama2, chat),
+  EXPECT_EQ(promptOf("llama2", chat),
             "<s>[INST] <<SYS>>\nBe brief. \n<</SYS>>\n\n Hello [/INST] Hi there </s><s>[INST] Who are you? [/INST]");
-  EXPECT_EQ(renderChat(ChatTemplate::llama2, std::vector<ChatMessage>{{"user", " Hello "}}), "<s>[INST] Hello [/INST]");
+  EXPECT_EQ(promptOf("llama2", {{"user", " Hello "}}), "<s>[INST] Hello [/INST]");
 }
 
 TEST(ChatTemplate, RendersLlama3) {
-  EXPECT_EQ(renderChat(ChatTemplate::llama3, chat),
+  EXPECT_EQ(promptOf("llama3", chat),
             "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
             "<|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|>"
             "<|start_header_id|>assistant<|end_header_id|>\n\nHi there<|eot_id|>"
@@ -34,75 +54,91 @@ TEST(ChatTemplate, RendersLlama3) {
 }
 
 TEST(ChatTemplate, RendersAlpaca) {
-  EXPECT_EQ(renderChat(ChatTemplate::alpaca, std::vector<ChatMessage>{{"user", "Add 1 and 2."}}),
+  EXPECT_EQ(promptOf("alpaca", {{"user", "Add 1 and 2."}}),
             "Below is an instruction that describes a task. Write a response that appropriately completes the request."
             "\n\n### Instruction:\nAdd 1 and 2.\n\n### Response:\n");
-  EXPECT_EQ(renderChat(ChatTemplate::alpaca, chat),
+  EXPECT_EQ(promptOf("alpaca", chat),
             "Be brief.\n\n### Instruction:\nHello\n\n### Response:\nHi there\n\n### Instruction:\nWho are you?\n\n"
             "### Response:\n");
 }
 
 TEST(ChatTemplate, SaysWhichMessagesHaveNoPlace) {
-  std::vector<ChatMessage> twice = {{"user", "a"}, {"user", "b"}};
-  EXPECT_EQ(whyNotRendered(ChatTemplate::chatml, twice), "");
-  EXPECT_EQ(whyNotRendered(ChatTemplate::llama2, twice),
-            "template llama2 takes messages of user and assistant in turn, beginning and ending with user; a system "
-            "message may come first");
-  EXPECT_EQ(whyNotRendered(ChatTemplate::alpaca, chat), "");
-  EXPECT_NE(whyNotRendered(ChatTemplate::alpaca, std::span(chat).first(1)), "");
-  EXPECT_NE(whyNotRendered(ChatTemplate::alpaca, std::span(chat).first(3)), "");
-  EXPECT_EQ(whyNotRendered(ChatTemplate::llama3, {}), "messages has no message");
+  const char *turns = "template llama2 takes messages of user and assistant in turn, beginning and ending with user; a "
+                      "system message may come first";
+  EXPECT_EQ(promptOf("llama2", {{"user", "a"}, {"user", "b"}}), turns);
+  EXPECT_EQ(promptOf("llama2", {{"user", "a"}, {"assistant", "b"}}), turns);
+  EXPECT_THAT(promptOf("alpaca", {chat[0]}), testing::StartsWith("template alpaca takes messages"));
+  EXPECT_EQ(promptOf("llama3", {}), "messages has no message");
 }
 
-constexpr const char *chatml = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m['content'] + "
-                               "'<|im_end|>\\n' }}{% endfor %}\n{% if add_generation_prompt %}"
-                               "{{ \"<|im_start|>assistant\\n\" }}{% endif %}";
-constexpr const char *llama3 = "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m['role'] }}"
-                               "<|end_header_id|>\n\n{{ m['content'] | trim }}<|eot_id|>{% endfor %}"
-                               "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}";
-constexpr const char *llama2 =
-    "{% if messages[0].role == 'system' %}{% set s = '<<SYS>>\\n' + messages[0].content.strip() + '\\n<</SYS>>\\n\\n' "
-    "%}"
-    "{% endif %}{% for m in messages[1:] %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('Roles must alternate') }}{% endif %}{% if m.role == 'user' %}"
-    "{{ bos_token + '[INST] ' + ((s if loop.index0 == 0 else '') + m.content).strip() + ' [/INST]' }}{% elif m.role == "
-    "'assistant' %}"
-    "{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
+/// A folder with the files of a tokenizer.
+class TokenizerFolder : public testing::Test {
+protected:
+  void SetUp() override {
+    folder = testing::TempDir() + "/find_chat_template";
+    std::filesystem::remove_all(folder);
+    std::filesystem::create_directories(folder);
+  }
+  /// Finds a template with this text.
+  ChatTemplatePtr found(const std::string &source) {
+    Json config = {{"chat_template", source}, {"bos_token", "<s>"}, {"eos_token", {{"content", "</s>"}}}};
+    std::ofstream(folder / "tokenizer_config.json") << config.dump();
+    return findChatTemplate(folder).chat;
+  }
 
-TEST(RecognizeChatTemplate, KnowsTheNamedFormats) {
-  EXPECT_EQ(recognizeChatTemplate(chatml), ChatTemplate::chatml);
-  EXPECT_EQ(recognizeChatTemplate(llama2), ChatTemplate::llama2);
-  EXPECT_EQ(recognizeChatTemplate(llama3), ChatTemplate::llama3);
-  EXPECT_EQ(
-      recognizeChatTemplate("{{ messages[0].content | trim }}\n\n{% for m in messages[1:] %}{% if m.role == 'user' "
-                            "%}### Instruction:\n{{ m.content | trim }}\n\n{% endif %}{% endfor %}### Response:\n"),
-      ChatTemplate::alpaca);
-}
+  std::filesystem::path folder;
+};
 
-TEST(RecognizeChatTemplate, RefusesTemplatesThatSayMore) {
-  EXPECT_EQ(recognizeChatTemplate(""), std::nullopt);
-  EXPECT_EQ(recognizeChatTemplate("{{ '<|im_start|>"), std::nullopt);
-  EXPECT_EQ(recognizeChatTemplate("{{ messages }}"), std::nullopt);
-  std::string own = chatml;
-  EXPECT_EQ(recognizeChatTemplate(own + "{{ 'You are a helpful assistant.' }}"), std::nullopt); // a default message
-  EXPECT_EQ(recognizeChatTemplate(own + "{% if m['tool_calls'] %}{% endif %}"), std::nullopt);
-  own.replace(own.find("m['content']"), 12, "m['content'] | trim"); // chatml keeps white space
-  EXPECT_EQ(recognizeChatTemplate(own), std::nullopt);
-}
-
-TEST(FindChatTemplate, LooksBesideTheTokenizer) {
-  std::filesystem::path folder = testing::TempDir() + "/find_chat_template";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  EXPECT_EQ(findChatTemplate(folder).whyNot, "the server's tokenizer has no chat_template; start the server with "
-                                             "--chat-template chatml|llama2|llama3|alpaca");
-  std::ofstream(folder / "tokenizer_config.json") << R"({"chat_template": "{{ messages }}"})";
+TEST_F(TokenizerFolder, HasItsTemplate) {
+  EXPECT_EQ(findChatTemplate(folder).whyNot, "the tokenizer has no chat_template");
+  EXPECT_EQ(findChatTemplate("").whyNot, "the tokenizer has no chat_template");
+  std::ofstream(folder / "tokenizer_config.json") << R"({"chat_template": "\n{% for %}"})";
   EXPECT_EQ(findChatTemplate(folder / "tokenizer.json").whyNot,
-            "the chat_template of the server's tokenizer is none that is known by name; start the server with "
-            "--chat-template chatml|llama2|llama3|alpaca");
-  std::ofstream(folder / "chat_template.jinja") << llama3;
-  EXPECT_EQ(findChatTemplate(folder / "tokenizer.json").chat, ChatTemplate::llama3);
-  EXPECT_EQ(findChatTemplate(folder).chat, ChatTemplate::llama3);
+            "the chat_template of the tokenizer is refused: line 2: unexpected %}");
+  std::ofstream(folder / "tokenizer_config.json")
+      << R"({"chat_template": [{"name": "rag", "template": "r"}, {"name": "default", "template": "d{{ eos_token }}"}],
+             "eos_token": {"content": "<e>"}})";
+  EXPECT_EQ(findChatTemplate(folder).chat->render(jsonOf(chat), true).text, "d<e>");
+  std::ofstream(folder / "chat_template.jinja") << "file {{ messages[0].role }}";
+  EXPECT_EQ(findChatTemplate(folder / "tokenizer.json").chat->render(jsonOf(chat), true).text, "file system");
+  std::ofstream(folder / "tokenizer_config.json") << "[";
+  EXPECT_THROW(findChatTemplate(folder), DataError);
+}
+
+constexpr const char *turns = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>\n{% endfor %}"
+                              "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+TEST_F(TokenizerFolder, EndsAnswersAsItsTemplateDoes) {
+  EXPECT_EQ(found(turns)->stops, (std::vector<std::string>{"</s>", "<end>"}));
+  EXPECT_EQ(found("{% for m in messages %}{{ m.content }}[/A] {% endfor %}")->stops,
+            (std::vector<std::string>{"</s>", "[/A]"}));
+  EXPECT_EQ(found("{{ raise_exception('no') }}")->stops, std::vector<std::string>{"</s>"});
+}
+
+TEST_F(TokenizerFolder, TakesTheVariablesOfItsTemplate) {
+  ChatTemplatePtr more = found("{{ enable_thinking }}{{ documents[0].title }}{{ bos_token }}{{ tools is none }}");
+  EXPECT_EQ(more->render(jsonOf(chat), true, {{"enable_thinking", false}, {"documents", {{{"title", "T"}}}}}).text,
+            "FalseT<s>True");
+}
+
+/// Returns the parts with the answers in brackets.
+std::string marked(const ChatTemplate &text, const std::vector<ChatMessage> &messages) {
+  std::string all;
+  for (const ChatPart &part : renderMessages(text, messages, ""))
+    all += part.isAnswer ? "{" + part.text + "}" : part.text;
+  return all;
+}
+
+TEST_F(TokenizerFolder, MarksAnswersWithoutGenerationBlocks) {
+  std::vector<ChatMessage> talk = {{"user", "a"}, {"assistant", "b"}, {"user", "c"}, {"assistant", " d\n"}};
+  EXPECT_EQ(marked(*found(turns), talk),
+            "<s><user>a<end>\n<assistant>{b<end>}\n<user>c<end>\n<assistant>{ d\n<end>}\n");
+  EXPECT_EQ(
+      marked(*found("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}.{% endfor %}"), talk),
+      "{a}.{b}.{c}.{ d\n}.");
+  // Only the last answer keeps its words, so the tokens of the others are not those that a model writes.
+  ChatTemplatePtr forgets = found("{% for m in messages %}{{ m.content if loop.last else 'x' }}{% endfor %}");
+  EXPECT_THROW(marked(*forgets, talk), ChatRefused);
 }
 
 } // namespace

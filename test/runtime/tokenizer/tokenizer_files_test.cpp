@@ -119,10 +119,11 @@ TEST_F(TokenizerFiles, ATemplateByNameIsWrittenAsJinja) {
   writeWhole(folder / "tokenizer.json", toTokenizerJson(trained));
   writeWhole(folder / "chat_template.jinja", "{{ messages }}");
   for (const std::string &name : chatTemplateNames()) {
-    ChatTemplate chat = chatTemplateNamed(name);
-    EXPECT_EQ(recognizeChatTemplate(jinjaOf(chat)), chat) << name;
+    ChatTemplatePtr chat = chatTemplateNamed(name);
     kept(tokenizerFilesOf(optionsOf("hf", folder), chat));
-    EXPECT_EQ(findChatTemplate(folder / "kept").chat, chat) << name;
+    ChatTemplatePtr found = findChatTemplate(folder / "kept").chat;
+    ASSERT_TRUE(found) << name;
+    EXPECT_EQ(found->source, chat->source);
   }
 }
 
