@@ -142,8 +142,7 @@ void runTokenize(TokenizeArguments arguments) {
   ProgressLine line(arguments.logInterval);
   arguments.job.progress = [&line](const TokenizeProgress &now) { line.show(now); };
   const TokenizeJob &job = arguments.job;
-  std::vector<SideFile> files =
-      tokenizerFilesOf(arguments.tokenizer, job.chat ? std::optional(job.chat->chat) : std::nullopt);
+  std::vector<SideFile> files = tokenizerFilesOf(arguments.tokenizer, job.chat ? job.chat->chat : nullptr);
   TokenizeReport report = tokenizeFiles(*tokenizer, job);
   for (const std::string &key : job.keys) // so that a checkpoint trained on the data keeps them
     writeTokenizerFolder(tokenizerFolderOf(documentPrefix(job, key)), files);

@@ -89,7 +89,7 @@ std::unique_ptr<rt::Program> programOf(const ImportedRun &run) {
 struct Running {
   Running(const Subject &subject, const Split &split) {
     program = programOf(subject.run(split.sets));
-    weights = std::make_unique<rt::StartingWeights>(*program, subject.checkpoint);
+    weights = std::make_unique<rt::StartingWeights>(*program, subject.checkpoint, rt::NonFinite::Refused);
     decoder = std::make_unique<rt::Decoder>(*program, weights.get(), 1);
   }
 

@@ -1,10 +1,9 @@
 #include "runtime/device/cuda/timeline.h"
 
-#include "messages/write_fault.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fmt/format.h>
 
 namespace espalier::rt::cuda {
@@ -67,7 +66,7 @@ void Timeline::write() const {
   std::sort(order.begin(), order.end());
   std::FILE *out = std::fopen(file.c_str(), "w");
   if (!out)
-    return fmt::print(stderr, "{}: the times of kernels cannot be written: {}\n", file, whyNotWritten(file, errno));
+    return fmt::print(stderr, "{}: the times of kernels cannot be written: {}\n", file, std::strerror(errno));
   fmt::print(out, "busy {:.3f} ms of {:.3f} ms\n{:>8} {:>6} {:>10} {:>10} {:>8}  what\n", busy * 1e3, elapsed * 1e3,
              "count", "share", "mean us", "least us", "TF/s");
   for (const auto &[seconds, name] : order) {
