@@ -1,6 +1,7 @@
 // A resumed run continues bit for bit. A checkpoint of another training is refused, and damage is never loaded.
 #include "format/checksum.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/kernels/element.h"
 #include "runtime/parameter_block.h"
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
