@@ -291,7 +291,9 @@ TEST(Evaluation, StaysWithinDocuments) {
 
 /// The first step of a warmup from 0 does not change the weights, so that both runs evaluate equal weights.
 TEST(Evaluation, HasNoDropout) {
-  std::vector<std::string> still = {"lr_schedule.warmup_steps=10", "lr_schedule.warmup_lr_init=0"}, dropped = still;
+  std::vector<std::string> still = {"lr_schedule.warmup_steps=10", "lr_schedule.warmup_lr_init=0",
+                                    "lr_schedule.total_steps=20"},
+                           dropped = still;
   for (const char *rate : {"embedding_dropout_prob", "hidden_dropout_rate", "attention_dropout_rate"})
     dropped.push_back(std::string("model.model_config.") + rate + "=0.5");
   for (const SplitCase &split : {SplitCase{.name = "", .microBatches = 2},
