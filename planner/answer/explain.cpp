@@ -165,18 +165,26 @@ std::string planTable(const SearchResult &result, FirstPlan first) {
   for (const PricedPlan &priced : result.plans)
     peak = std::max(peak, priced.prediction.peakBytes);
   Unit unit = unitOf(peak);
+  std::vector<std::string> memory;
+  size_t width = 13; // of the memory column
+  for (const PricedPlan &priced : result.plans) {
+    const Prediction &p = priced.prediction;
+    Unit ofLimit = unitOf(p.memoryLimitBytes);
+    std::string name = unit.bytes == ofLimit.bytes ? "" : std::string(" ") + unit.name;
+    memory.push_back(inUnit(p.peakBytes, unit) + name + "/" + inUnit(p.memoryLimitBytes, ofLimit) + " " + ofLimit.name);
+    width = std::max(width, memory.back().size() + 2);
+  }
   bool hasError = result.plans.front().prediction.timeError > 0;
   std::string text =
       batchLine(result.plans.front().plan) +
-      fmt::format("{:7}{:18}{:13}{:>17}{:>7}{:>8}{:>15}{:>13}\n", "", hasError ? "step time ± error" : "step time",
-                  "compared", "tokens per second", "MFU", "bubble", "exposed comm.", "memory");
+      fmt::format("{:7}{:18}{:13}{:>17}{:>7}{:>8}{:>15}{:>{}}\n", "", hasError ? "step time ± error" : "step time",
+                  "compared", "tokens per second", "MFU", "bubble", "exposed comm.", "memory", width);
   for (size_t row = 0; row < result.plans.size(); ++row) {
     const PricedPlan &priced = result.plans[row];
     const Prediction &p = priced.prediction;
-    text += fmt::format("{:7}{:17} {:13}{:17.0f}{:6.1f}%{:7.1f}%{:14.1f}%{:>13}\n", markOf(row, first),
+    text += fmt::format("{:7}{:17} {:13}{:17.0f}{:6.1f}%{:7.1f}%{:14.1f}%{:>{}}\n", markOf(row, first),
                         describeSeconds(p), comparedWith(result.plans.front(), priced, result.error), p.tokensPerSecond,
-                        100 * p.mfu, 100 * p.bubbleShare, 100 * p.time.exposed() / p.stepSeconds,
-                        inUnit(p.peakBytes, unit) + "/" + inUnit(p.memoryLimitBytes, unit) + " " + unit.name);
+                        100 * p.mfu, 100 * p.bubbleShare, 100 * p.time.exposed() / p.stepSeconds, memory[row], width);
     text += wrapped("       " + describePlan(priced), 7);
   }
   return text;
