@@ -219,6 +219,8 @@ private:
     report(rule, node.where,
            fmt::format("{} has no choice '{}', there are {}{}", rule.name, flowText(node), fmt::join(names, ", "),
                        didYouMean(isShort ? shortName->second : node.text, names)));
+    if (auto own = rule.choices.find(rule.defaultText); rule.isShared && own != rule.choices.end())
+      value.text = own->second; // the plan without a refused choice
   }
 
   /// Reports a value that the architecture does not have. A model file's own names are errors.
