@@ -47,7 +47,7 @@ std::string DivergenceRule::judge(const StepOutcome &outcome, const ScalarState 
 }
 
 std::string DivergenceRule::judgeEnd(const ScalarState &state) const {
-  if (inRow == 0 || (state.updates > 0 && inRow < mostAtEnd))
+  if (spikes == inRow || (state.updates > 0 && inRow < mostAtEnd))
     return "";
   return fmt::format("the run ends with {} skipped in a row, up to step {}: {})",
                      rt::counted(static_cast<int64_t>(inRow), "step"), state.step, reason(state.lossScale));
