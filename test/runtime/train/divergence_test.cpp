@@ -79,6 +79,7 @@ TEST(DivergenceRule, NamesSpikesOfTheNorm) {
   EXPECT_EQ(rule.judge(spike, {.step = 8}),
             "2 steps in a row were skipped, up to step 8: their gradient norms are above the limit "
             "(runner_wrapper.skip_spike_factor is 4, runner_wrapper.max_skipped_steps is 2)");
+  EXPECT_EQ(rule.judgeEnd({.step = 8}), ""); // the run was told to skip them
   rule.restart();
   EXPECT_EQ(rule.judge(spike, {.step = 7}), "");
   EXPECT_THAT(rule.judge(overflow, {.step = 8}),
