@@ -128,11 +128,12 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
     return;
   double even = static_cast<double>(problem.tokensPerSample * choices) / static_cast<double>(experts);
   std::string factor = shortNumber(static_cast<double>(sizeOf("capacity")) / even);
-  result.text +=
-      line("--num-experts", experts) + megatronExpertLayers(problem) + line("--moe-router-topk", choices) +
-      line("--moe-ffn-hidden-size", sizeOf("ffn")) + line("--expert-model-parallel-size", expertRanks(plan)) +
-      line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " + factor +
-      "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
+  int64_t width = sizeOf("ffn_expert") > 0 ? sizeOf("ffn_expert") : sizeOf("ffn"); // of each expert
+  result.text += line("--num-experts", experts) + megatronExpertLayers(problem) + line("--moe-router-topk", choices) +
+                 line("--moe-ffn-hidden-size", width) + line("--expert-model-parallel-size", expertRanks(plan)) +
+                 line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " +
+                 factor +
+                 "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
   if (expertRanks(plan) > 1 && plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
 }
