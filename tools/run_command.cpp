@@ -206,7 +206,7 @@ void requirePlaces(const RunWords &words, const std::string &target) {
   rt::RunOptions placed = options;
   chooseRendezvous(words.comm, placed);
   if (!options.prometheus.empty() && !placed.topology->isProcessPerRank()) // else only the process of rank 0 listens
-    rt::PrometheusEndpoint().open(options.prometheus);
+    rt::PrometheusEndpoint().open(options.prometheus, options.prometheusTokenFile);
   requireDevice(words.device, target.empty() ? "cpu" : target);
 }
 
