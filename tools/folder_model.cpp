@@ -78,8 +78,8 @@ std::string clusterOf(const Machine &machine) {
 /// Returns whether a parameter has a row for each position, so that the context cannot be shortened.
 bool hasPositionTable(const ModelDescription &model) {
   return std::ranges::any_of(model.segments, [](const SegmentDescription &segment) {
-    return std::ranges::any_of(segment.parameters, [](const ParameterDescription &parameter) {
-      return std::ranges::count(parameter.dims, "seq") > 0;
+    return std::ranges::any_of(segment.ops, [](const OpDescription &op) {
+      return op.kind == "embed" && std::ranges::count(op.inputs, "positions") > 0;
     });
   });
 }
