@@ -35,7 +35,8 @@ TEST_F(PathKindOf, RecognizesShippedFiles) {
     if (entry.path().extension() == ".yaml") {
       EXPECT_EQ(pathKind(entry.path()), PathKind::RunFile) << entry.path();
     }
-  for (const auto &entry : fs::recursive_directory_iterator(ESPALIER_SOURCE_DIR "/configs/models"))
+  // The folder `parts` below it has fragments of model files.
+  for (const auto &entry : fs::directory_iterator(ESPALIER_SOURCE_DIR "/configs/models"))
     if (entry.is_regular_file())
       EXPECT_EQ(pathKind(entry.path()), PathKind::ModelFile) << entry.path();
   for (const auto &entry : fs::directory_iterator(ESPALIER_SOURCE_DIR "/configs/clusters"))
