@@ -279,8 +279,9 @@ std::string wrongIn(const Case &chosen, const Json &report) {
     return "not all others wait";
   bool isDisk =
       cause.find("No space left on device") != std::string::npos || cause.find("File too large") != std::string::npos;
-  if (chosen.event == DiskFull && isDisk && report.at("step") != runSteps)
-    return "another step"; // only the last save must succeed
+  bool isLimit = cause.find("--max-unsaved") != std::string::npos;
+  if (chosen.event == DiskFull && isDisk && report.at("step") != runSteps && !isLimit)
+    return "another step"; // a save that fails ends the run if it is the last one or reaches --max-unsaved
   if (chosen.event == DiskFull || chosen.event == MemoryLimit)
     return chosen.event == MemoryLimit || isDisk ? "" : "another cause";
   std::string action = report.at("action").is_null() ? "" : report.at("action");

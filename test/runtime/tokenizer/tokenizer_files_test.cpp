@@ -147,7 +147,7 @@ TEST_F(TokenizerFiles, DamagedConfigIsNamed) {
     tokenizerIn(folder);
     FAIL();
   } catch (const std::exception &error) {
-    EXPECT_THAT(error.what(), HasSubstr("tokenizer_config.json: not a JSON object"));
+    EXPECT_THAT(error.what(), HasSubstr("tokenizer_config.json: error: not a JSON object"));
   }
   writeWhole(folder / "file", "");
   EXPECT_THROW(writeTokenizerFolder(folder / "file" / "x", byteTokenizerFiles(false)), std::exception);
