@@ -110,14 +110,6 @@ GRADED |= {
     "granite": MODELS["llama"] | {"model_type": "granite", "architectures": ["GraniteForCausalLM"],
                                   "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4,
                                   "logits_scaling": 2.5, "attention_bias": True, "mlp_bias": True},
-    "cohere": {"model_type": "cohere", "architectures": ["CohereForCausalLM"], "vocab_size": 19, "hidden_size": 24,
-               "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
-               "max_position_embeddings": 8, "logit_scale": 0.3, "pad_token_id": None},
-    "seed_oss": MODELS["llama"] | {"model_type": "seed_oss", "architectures": ["SeedOssForCausalLM"], "head_dim": 6,
-                                   "attention_bias": True, "attention_out_bias": False, "attention_dropout": 0.0,
-                                   "residual_dropout": 0.0},
-    "ernie4_5": MODELS["llama"] | {"model_type": "ernie4_5", "architectures": ["Ernie4_5ForCausalLM"], "head_dim": 6,
-                                   "use_bias": True, "tie_word_embeddings": True},
     "starcoder2": {"model_type": "starcoder2", "architectures": ["Starcoder2ForCausalLM"], "vocab_size": 19,
                    "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
                    "num_key_value_heads": 2, "max_position_embeddings": 8, "sliding_window": 3},
@@ -126,15 +118,10 @@ GRADED |= {
             "partial_rotary_factor": 0.5},
     "gptj": {"model_type": "gptj", "architectures": ["GPTJForCausalLM"], "vocab_size": 19, "n_embd": 32,
              "n_inner": 40, "n_layer": 2, "n_head": 4, "n_positions": 8, "rotary_dim": 4},
-    "falcon": {"model_type": "falcon", "architectures": ["FalconForCausalLM"], "vocab_size": 19, "hidden_size": 24,
-               "ffn_hidden_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4, "multi_query": True,
-               "parallel_attn": True, "bias": False, "alibi": False, "new_decoder_architecture": False},
     "glm": MODELS["llama"] | {"model_type": "glm", "architectures": ["GlmForCausalLM"], "head_dim": 8,
                               "partial_rotary_factor": 0.5, "attention_bias": True, "pad_token_id": None},
     "glm4": MODELS["llama"] | {"model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "head_dim": 8,
                                "partial_rotary_factor": 0.5, "attention_bias": False, "pad_token_id": None},
-    "olmo3": MODELS["llama"] | {"model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "num_hidden_layers": 5,
-                                "sliding_window": 3, "pad_token_id": None},
 }
 MODELS |= GRADED
 # These models have no load-balancing loss, which transformers adds only if the router's scores are requested.
@@ -184,10 +171,6 @@ EXPERTS |= {
               "intermediate_size": 12, "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
               "max_position_embeddings": 8, "num_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.0,
               "pad_token_id": None},
-    "deepseek_v2": LATENT | {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"],
-                             "qk_rope_head_dim": 4, "moe_intermediate_size": 12, "num_hidden_layers": 3,
-                             "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 2,
-                             "num_experts_per_tok": 3, "norm_topk_prob": False, "routed_scaling_factor": 1.5},
 }
 # Options of config.json, for generation_reference.py alone.
 VARIANTS = {
@@ -213,7 +196,6 @@ EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
                 "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
                 "qwen2_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
                 "glm4_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
-                "deepseek_v2": ("mlp", "gate_proj", "up_proj", "down_proj"),
                 "deepseek_v3": ("mlp", "gate_proj", "up_proj", "down_proj"),
                 "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 

@@ -196,13 +196,13 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{{"model.arch=null", modelConfig + "type=null"},
               "model.arch.type is missing, it chooses the file of configs/models"},
         Fault{{"model.arch.type=GPT2LMHeadModle"},
-              "no model file has arch 'GPT2LMHeadModle', there are CohereForCausalLM, DeepseekV2ForCausalLM, "
-              "DeepseekV3ForCausalLM, deepseek_v3_full_q, Ernie4_5ForCausalLM, FalconForCausalLM, GemmaForCausalLM, "
+              "no model file has arch 'GPT2LMHeadModle', there are "
+              "DeepseekV3ForCausalLM, deepseek_v3_full_q, GemmaForCausalLM, "
               "Gemma2ForCausalLM, Gemma3ForCausalLM, GlmForCausalLM, Glm4ForCausalLM, Glm4MoeForCausalLM, "
               "glm4_moe_qk_norm, GPT2LMHeadModel, GPT2ForSequenceClassification, GPTNeoXForCausalLM, GPTJForCausalLM, "
               "GraniteForCausalLM, LlamaForCausalLM, MistralForCausalLM, MixtralForCausalLM, Olmo2ForCausalLM, "
-              "Olmo3ForCausalLM, OlmoeForCausalLM, PhiForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, "
-              "Qwen2MoeForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, SeedOssForCausalLM, SmolLM3ForCausalLM, "
+              "OlmoeForCausalLM, PhiForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, "
+              "Qwen2MoeForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, SmolLM3ForCausalLM, "
               "StableLmForCausalLM, Starcoder2ForCausalLM, did you mean "
               "'GPT2LMHeadModel'?"},
         Fault{{modelConfig + "type=LlamaConfig"}, "model_config is a LlamaConfig, the model gpt2 requires GPT2Config"},
