@@ -22,8 +22,8 @@ public:
   std::string judge(const StepOutcome &outcome, const ScalarState &state);
 
   /// Returns why a run that ends at `state` has not succeeded: no step was ever applied but some were skipped, or at
-  /// least `mostAtEnd` steps before its end were skipped. Empty otherwise, and if all of them were spikes, which the run
-  /// was told to skip.
+  /// least `mostAtEnd` steps before its end were skipped. Empty otherwise, and if all of them were spikes, which the
+  /// run was told to skip.
   std::string judgeEnd(const ScalarState &state) const;
   static constexpr uint64_t mostAtEnd = 5;
 

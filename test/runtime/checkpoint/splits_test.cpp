@@ -60,7 +60,8 @@ TEST_F(AnySplit, ResumesUnderAnyOtherSplit) {
   }
 }
 
-// With a learning rate that is zero in float, a step changes no weight. Each split therefore saves the bits that it loaded.
+// With a learning rate that is zero in float, a step changes no weight. Each split therefore saves the bits that it
+// loaded.
 TEST_F(AnySplit, PreservesBitsAcrossSplits) {
   runPlan(Program(samplePlan(splits[0])), options(3, /*resume=*/false));
   Tensors before = runPlan(Program(samplePlan(splits[0])), options(4, /*resume=*/true)).parameters[0];
