@@ -96,7 +96,7 @@ std::string safetensorsHeader(std::span<const TensorEntry> tensors,
                               const std::map<std::string, std::string> &metadata) {
   using Json = nlohmann::ordered_json;
   std::string text;
-  // As text, because insertion into an ordered JSON object is linear.
+  // The header is built as text, because an insertion into an ordered JSON object takes linear time.
   auto add = [&](const std::string &name, const Json &value) {
     text += (text.empty() ? "{" : ",") + Json(name).dump() + ":" + value.dump();
   };

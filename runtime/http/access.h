@@ -1,5 +1,5 @@
-// Who may use a port: the token, the names of the server, and the origins of web pages. A page that a user opens can
-// send requests to a server on the user's machine, also under a name of its own that it lets point there.
+// The rules of access to a port: the token, the names of the server, and the origins of web pages. A page that a user
+// opens can send requests to a server on the user's machine. Its own host name may also resolve to that machine.
 #pragma once
 
 #include "runtime/http/message.h"

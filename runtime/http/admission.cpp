@@ -38,7 +38,7 @@ std::string_view takeLine(std::string_view &text) {
   return line;
 }
 
-/// What the fields of one head say about its body and its host.
+/// Counts of the fields of one head: all, and those that state its host, its length and its coding.
 struct Framing {
   size_t fields = 0, hosts = 0, lengths = 0, codings = 0;
 };

@@ -60,7 +60,7 @@ private:
   std::atomic<bool> hasGone = false;
 };
 
-/// What a server answers. Its functions are called by the thread of the server and must not block.
+/// Answers the requests of a server. The thread of the server calls its functions, so they must not block.
 class Handler {
 public:
   virtual ~Handler() = default;

@@ -70,7 +70,7 @@ private:
   const Tree &tree;
   ScopePtr root;
   std::string text; ///< of the whole template, until now
-  // What may refer to itself: emptied at the end.
+  // Scopes and namespaces may refer to themselves. The destructor empties them, so that their memory is freed.
   std::vector<ScopePtr> captured;
   std::vector<std::shared_ptr<Namespace>> namespaces;
 };

@@ -50,7 +50,7 @@ struct Expr {
   ExprPtr star, stars; ///< *list and **dict
 };
 
-/// What is assigned to: a name, an attribute of a namespace, or a list of targets.
+/// The target of an assignment: a name, an attribute of a namespace, or a list of targets.
 struct Target {
   Symbol name = nullptr, attribute = nullptr;
   std::vector<Target> parts;

@@ -7,7 +7,7 @@
 
 namespace espalier {
 
-/// What becomes of a flag.
+/// How the import treats a flag.
 enum class FlagUse {
   Written, ///< the import writes it to the run file
   AtRun,   ///< an option of `espalier run` takes its value

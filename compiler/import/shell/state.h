@@ -49,7 +49,7 @@ struct State {
   std::map<std::string, const Node *> functions;
   std::optional<Launch> launch;
   Truth status;
-  /// What a command such as `break` ends. `levels` counts the loops.
+  /// The command that interrupts the script, if any. `levels` counts the loops that `break` or `continue` leaves.
   enum Flow { Normal, Break, Continue, Return, Exit } flow = Normal;
   int64_t levels = 0;
 };
