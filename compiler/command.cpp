@@ -1,15 +1,15 @@
 // The verbs of `espalier` that need the compiler: plan, compile, explain, import-args. The command loads this library
 // only for these verbs, so that `run` starts without an LLVM installation.
 #include "compiler/args_command.h"
+#include "compiler/choose/choose_plan.h"
+#include "compiler/choose/fit_memory.h"
+#include "compiler/choose/print_plan.h"
 #include "compiler/command_line.h"
 #include "compiler/driver.h"
 #include "compiler/entry.h"
 #include "compiler/exit_code.h"
 #include "compiler/import/run/explain.h"
 #include "compiler/import/run/import_run.h"
-#include "compiler/plan/choose_plan.h"
-#include "compiler/plan/fit_memory.h"
-#include "compiler/plan/print_plan.h"
 #include "compiler/plan_command.h"
 #include "compiler/plan_sweep.h"
 #include "compiler/write_whole.h"

@@ -1,5 +1,8 @@
 #include "compiler/driver.h"
 
+#include "compiler/attributes/apply_plan.h"
+#include "compiler/attributes/batch_ramp.h"
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/check_kernels.h"
 #include "compiler/codegen/emit_objects.h"
 #include "compiler/import/model/build_model.h"
@@ -8,9 +11,6 @@
 #include "compiler/link/link_plan.h"
 #include "compiler/link/plan_text.h"
 #include "compiler/passes.h"
-#include "compiler/plan/apply_plan.h"
-#include "compiler/plan/batch_ramp.h"
-#include "compiler/plan/run_attributes.h"
 #include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
 #include "dialects/register.h"

@@ -1,10 +1,10 @@
 #include "compiler/plan_answer.h"
 
+#include "compiler/choose/fit_memory.h"
+#include "compiler/choose/print_plan.h"
+#include "compiler/choose/report_plan.h"
 #include "compiler/exit_code.h"
 #include "compiler/export/export_plan.h"
-#include "compiler/plan/fit_memory.h"
-#include "compiler/plan/print_plan.h"
-#include "compiler/plan/report_plan.h"
 #include "compiler/write_whole.h"
 #include "messages/error_line.h"
 #include "planner/answer/explain.h"

@@ -2,14 +2,14 @@
 // Every import applies the same checks and reports source locations.
 #include "compiler/plan_command.h"
 
+#include "compiler/choose/choose_plan.h"
+#include "compiler/choose/fit_memory.h"
+#include "compiler/choose/print_plan.h"
 #include "compiler/driver.h"
 #include "compiler/exit_code.h"
 #include "compiler/import/run/pin_option.h"
-#include "compiler/plan/choose_plan.h"
-#include "compiler/plan/fit_memory.h"
-#include "compiler/plan/print_plan.h"
-#include "compiler/plan/profile_model.h"
 #include "compiler/plan_answer.h"
+#include "compiler/profile/profile_model.h"
 #include "compiler/write_whole.h"
 
 #include "messages/error_line.h"

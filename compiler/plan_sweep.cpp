@@ -1,9 +1,9 @@
 #include "compiler/plan_sweep.h"
 
+#include "compiler/choose/print_plan.h"
 #include "compiler/driver.h"
 #include "compiler/exit_code.h"
-#include "compiler/plan/print_plan.h"
-#include "compiler/plan/profile_model.h"
+#include "compiler/profile/profile_model.h"
 #include "planner/answer/sweep.h"
 
 #include "messages/error_line.h"

@@ -1,7 +1,7 @@
 #include "compiler/resume_phase.h"
 
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/guards.h"
-#include "compiler/plan/run_attributes.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/SymbolTable.h"

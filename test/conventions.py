@@ -69,6 +69,27 @@ def include_direction(tree):
                 yield file, number, f"only compiler/import reads YAML, not {file}"
 
 
+def folders_layered(tree):
+    """Checks that no folder of the compiler includes itself over other folders or over files at the compiler's top."""
+    above = {}  # the first include of each pair of folders or top-level stems
+    for file in tree.named(".cpp", ".h", under="compiler/"):
+        for number, line in enumerate(tree.lines(file), 1):
+            match = re.match(r'#include "compiler/([\w/]+)', line)
+            pair = [path.split("/")[0] for path in (re.sub(r"\.\w+$", "", file)[9:], match[1])] if match else []
+            if pair and pair[0] != pair[1]:
+                above.setdefault(pair[0], {}).setdefault(pair[1], (file, number))
+    for folder in sorted(name for name in above if any(f.startswith(f"compiler/{name}/") for f in tree.files)):
+        open_ends, known = [[folder]], set()
+        while open_ends:
+            path = open_ends.pop(0)
+            if folder in above.get(path[-1], ()):
+                yield *above[folder][(path + [folder])[1]], f"circle of includes: {' -> '.join(path + [folder])}"
+                break
+            for other in sorted(set(above.get(path[-1], ())) - known):
+                known.add(other)
+                open_ends.append(path + [other])
+
+
 def build_direction(tree):
     """Checks that the libraries and programs of a room compile only its own sources, and link only the libraries of the
     rooms of ALLOWED."""
@@ -255,7 +276,7 @@ def merged(tree):
                 yield file, number, "half of a merge stands here"
 
 
-RULES = (include_direction, build_direction, file_length, body_lengths, passes_complete, ops_described, constraints_tested,
+RULES = (include_direction, folders_layered, build_direction, file_length, body_lengths, passes_complete, ops_described, constraints_tested,
          executor_plain, columns, formatted, merged)
 
 

@@ -4,7 +4,7 @@
 // reverse order. A frozen parameter has no accumulator, so its contributions stay unused and are removed afterwards.
 #include "compiler/passes.h"
 
-#include "compiler/plan/run_attributes.h"
+#include "compiler/attributes/run_attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

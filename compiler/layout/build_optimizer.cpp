@@ -1,9 +1,9 @@
 // Builds the functions at the end of a step. update_programs.cpp has the update of each optimizer. Gradients are sums
 // over tokens; gradient_scale normalizes, unscales and clips them in one multiplication. These functions do not
 // communicate: schedules start the buckets' transfers before and after them.
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/layout/update_programs.h"
 #include "compiler/passes.h"
-#include "compiler/plan/run_attributes.h"
 
 using namespace mlir;
 

@@ -1,11 +1,11 @@
 // Reads the parameter shardings of the localized joint functions and forms buckets. A bucket packs parameters in the
 // regions parameters, gradients and state of a layer call. If two segments with tied parameters are on one stage, they
 // use one region: offsets of the second segment continue those of the first.
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/guards.h"
 #include "compiler/layout/segment_layout.h"
 #include "compiler/layout/stage_calls.h"
 #include "compiler/passes.h"
-#include "compiler/plan/run_attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"

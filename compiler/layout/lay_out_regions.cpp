@@ -3,10 +3,10 @@
 // which stages are built from.
 #include "compiler/layout/lay_out_regions.h"
 
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/guards.h"
 #include "compiler/layout/bucket_values.h"
 #include "compiler/passes.h"
-#include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,6 +1,6 @@
 #include "compiler/layout/segment_layout.h"
 
-#include "compiler/plan/run_attributes.h"
+#include "compiler/attributes/run_attributes.h"
 #include "dialects/exec/dialect.h"
 
 using namespace mlir;

@@ -1,9 +1,9 @@
 #include "compiler/link/add_transfers.h"
 
+#include "compiler/attributes/batch_ramp.h"
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/link/plan_numbers.h"
-#include "compiler/plan/batch_ramp.h"
-#include "compiler/plan/run_attributes.h"
 #include "dialects/exec/dialect.h"
 #include "format/abi.h"
 #include "format/axes.h"

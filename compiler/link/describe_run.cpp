@@ -1,10 +1,10 @@
 #include "compiler/link/describe_run.h"
 
+#include "compiler/attributes/batch_ramp.h"
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/import/run/describe_weights.h"
 #include "compiler/link/describe_identity.h"
 #include "compiler/link/generation.h"
-#include "compiler/plan/batch_ramp.h"
-#include "compiler/plan/run_attributes.h"
 #include "format/host_machine.h"
 
 #include "dialects/model/dialect.h"

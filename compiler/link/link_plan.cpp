@@ -1,12 +1,12 @@
 #include "compiler/link/link_plan.h"
 
+#include "compiler/attributes/batch_ramp.h"
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/link/build_stages.h"
 #include "compiler/link/emit_programs.h"
 #include "compiler/link/generation.h"
 #include "compiler/link/plan_text.h"
 #include "compiler/passes.h"
-#include "compiler/plan/batch_ramp.h"
-#include "compiler/plan/run_attributes.h"
 #include "planner/model/schedule.h"
 
 using namespace mlir;

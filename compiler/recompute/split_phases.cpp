@@ -3,9 +3,9 @@
 // and arguments. Recomputing clones a forward op into backward, so full, selective and no recompute differ only in the
 // predicate `isKept`. Backward can be cut in two in the same way: the ops that only weight gradients need become a
 // phase of their own, and the values that cross are saved.
+#include "compiler/attributes/run_attributes.h"
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
-#include "compiler/plan/run_attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"

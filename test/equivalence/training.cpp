@@ -1,6 +1,6 @@
 #include "test/equivalence/training.h"
 
-#include "compiler/plan/choose_plan.h"
+#include "compiler/choose/choose_plan.h"
 #include "planner/model/schedule.h"
 #include "runtime/run/run.h"
 #include "runtime/train/learning_rate.h"

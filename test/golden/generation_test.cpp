@@ -1,10 +1,10 @@
 // Compares compiled plans under several splits with the greedy continuations of transformers in generation.json (made
 // by generation_reference.py), for a batch of prompts with unequal lengths. Also checks that the cache does not change
 // logits.
+#include "compiler/choose/choose_generation.h"
 #include "compiler/driver.h"
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/run/import_run.h"
-#include "compiler/plan/choose_generation.h"
 #include "runtime/checkpoint/start.h"
 #include "runtime/device/cpu/backend.h"
 #include "runtime/device/cpu/packed_weights.h"

@@ -1,8 +1,8 @@
 #include "tools/published/price_run.h"
 
 #include "compiler/import/run/import_run.h"
-#include "compiler/plan/describe_problem.h"
-#include "compiler/plan/profile_model.h"
+#include "compiler/profile/describe_problem.h"
+#include "compiler/profile/profile_model.h"
 #include "planner/search.h"
 #include "planner/search/stage_options.h"
 

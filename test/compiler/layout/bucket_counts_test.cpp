@@ -1,9 +1,9 @@
 // Counts in compiled plans that one collective or launch reduces, squares, updates or gathers all gradients of a
 // bucket, for any number of parameters. Also checks overlap: sums start after their last term, and streams are received
 // ahead.
+#include "compiler/choose/choose_plan.h"
 #include "compiler/driver.h"
 #include "compiler/import/run/import_run.h"
-#include "compiler/plan/choose_plan.h"
 
 #include <gtest/gtest.h>
 

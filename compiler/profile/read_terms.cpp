@@ -1,0 +1,429 @@
+// The work that a recompute policy repeats is the difference between its backward function and that of `none`. Library
+// calls and collectives are compared one by one. Elementwise work is compared by its bytes, because it is fused
+// differently.
+#include "compiler/profile/read_terms.h"
+
+#include "compiler/profile/op_terms.h"
+
+#include "dialects/model/dialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <map>
+#include <set>
+
+using namespace mlir;
+
+namespace espalier {
+
+using planner::CollectiveKind;
+using planner::CollectiveTerm;
+using planner::ComputeClass;
+using planner::ComputeTerm;
+using planner::Monomial;
+using planner::Phase;
+using planner::Size;
+
+namespace {
+
+StringRef roleOf(DictionaryAttr attributes) {
+  auto role = attributes ? attributes.getAs<StringAttr>("model.role") : StringAttr();
+  return role ? role.getValue() : "";
+}
+
+StringRef nameOf(DictionaryAttr attributes) {
+  auto name = attributes ? attributes.getAs<StringAttr>("model.name") : StringAttr();
+  return name ? name.getValue() : "";
+}
+
+/// Returns the bucket of a step function's op: that of the first argument that the op depends on. May be empty.
+StringRef bucketOf(Operation *op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  for (Value operand : op->getOperands()) {
+    if (auto argument = dyn_cast<BlockArgument>(operand)) {
+      DictionaryAttr attributes = function.getArgAttrDict(argument.getArgNumber());
+      if (roleOf(attributes) == "accumulator" || roleOf(attributes) == "parameter")
+        return nameOf(attributes);
+    } else if (StringRef name = bucketOf(operand.getDefiningOp()); !name.empty()) {
+      return name;
+    }
+  }
+  return "";
+}
+
+/// Returns a text that is equal for the same work in another function: op, location in the model file, types.
+std::string signature(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << op->getName() << op->getLoc();
+  for (Type type : op->getOperandTypes())
+    stream << type;
+  for (Type type : op->getResultTypes())
+    stream << type;
+  return text;
+}
+
+/// Returns the share of a bucket's elements that a rank updates.
+Monomial ofShard(Monomial elements, const SegmentBucket &bucket) {
+  for (StringAttr axis : bucket.shareAxes)
+    elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
+  if (!bucket.shareAxes.empty()) // ZeRO also shards over cp, which step functions do not show
+    elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
+  return elements;
+}
+
+/// Replaces the number of shards of the profile by that of a plan, in a size that counts the matrices of a shard.
+void scaleToShard(Size &size, const SegmentBucket &bucket) {
+  auto shards = static_cast<double>(bucket.elements) / static_cast<double>(bucket.partElements);
+  for (Monomial &part : size)
+    part = ofShard(scaled(part, shards), bucket);
+}
+
+/// Returns the collectives of QK-clip. An update program reduces the maxima of each attention over all replicas.
+/// Profiles of one replica have no such collective, so the terms are made from the counters. Nothing overlaps with
+/// them.
+std::vector<CollectiveTerm> clipTerms(const SegmentLayout &segment, const SizeReader &sizes) {
+  constexpr double f32Bytes = 4;
+  std::vector<CollectiveTerm> terms;
+  std::set<std::string> counters;
+  for (const SegmentBucket &bucket : segment.buckets) {
+    if (!bucket.clip || !counters.insert(bucket.clip->counter).second)
+      continue;
+    CollectiveTerm &term = terms.emplace_back();
+    term.name = "all_reduce";
+    term.phase = Phase::Step;
+    term.axis = planner::Axis::Dp;
+    term.overExperts = sizes.at().ep > 1;
+    term.bytes = {scaled(sizes.dimension(bucket.clip->dim, bucket.clip->heads), f32Bytes)};
+  }
+  return terms;
+}
+
+class TermReader {
+public:
+  TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
+             const EmittedWork *emitted)
+      : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep), ops(sizes, emitted) {}
+
+  planner::PatternTerms read() {
+    if (function(".none.forward"))
+      readPhases();
+    readParameters();
+    for (const char *name : {".norm", ".update"})
+      if (func::FuncOp step = function(name))
+        readStep(step);
+    for (const SegmentBucket &bucket : segment.buckets)
+      if (function(".update") && (tiedStep || !bucket.isTied))
+        readTransfers(bucket);
+    for (auto &[key, term] : stepCollectives)
+      terms.collectives.push_back(term);
+    llvm::append_range(terms.collectives, clipTerms(segment, sizes));
+    if (!stepBytes.empty())
+      terms.compute.push_back(memoryTerm("optimizer", Phase::Step, stepBytes));
+    return std::move(terms);
+  }
+
+private:
+  func::FuncOp function(const std::string &suffix) { return module.lookupSymbol<func::FuncOp>(segment.kind + suffix); }
+
+  static ComputeTerm at(ComputeTerm term, int position) {
+    term.position = position;
+    return term;
+  }
+
+  void readPhases() {
+    readPhase(function(".none.forward"), Phase::Forward);
+    readPhase(function(".none.backward"), Phase::Backward);
+    for (const auto &[policy, index] : {std::pair("selective", 1), std::pair("full", 2)})
+      if (func::FuncOp backward = function(std::string(".") + policy + ".backward"))
+        readRepeats(function(".none.backward"), backward, index);
+    readSaved();
+  }
+
+  void readPhase(func::FuncOp phaseFunction, Phase phase) {
+    Positions positions = positionsIn(phaseFunction);
+    for (Operation &op : phaseFunction.getBody().front()) {
+      if (isCollective(&op))
+        terms.collectives.push_back(ops.collectiveTerm(&op, phase, positions));
+      else if (isSingle(&op))
+        terms.compute.push_back(at(ops.singleTerm(&op, phase), positions.lookup(&op)));
+      for (EmittedPiece &piece : ops.memoryPiecesOf(&op))
+        terms.compute.push_back(at(memoryTerm(piece.name, phase, std::move(piece.bytes)), positions.lookup(&op)));
+    }
+  }
+
+  void readRepeats(func::FuncOp none, func::FuncOp policy, int index) {
+    std::map<std::string, int> known;
+    Size bytes;
+    for (Operation &op : none.getBody().front()) {
+      if (isSingle(&op))
+        ++known[signature(&op)];
+      else if (movesBytes(&op))
+        for (const Monomial &part : ops.trafficOf(&op))
+          add(bytes, scaled(part, -1));
+    }
+    auto flag = [&](auto term) {
+      (index == 1 ? term.recomputedSelective : term.recomputedFull) = true;
+      return term;
+    };
+    Positions positions = positionsIn(policy);
+    size_t first = terms.compute.size();
+    for (Operation &op : policy.getBody().front()) {
+      if (movesBytes(&op))
+        for (const Monomial &part : ops.trafficOf(&op))
+          add(bytes, part);
+      if (!isSingle(&op) || known[signature(&op)]-- > 0)
+        continue;
+      if (isCollective(&op))
+        terms.collectives.push_back(flag(ops.collectiveTerm(&op, Phase::Recompute, positions)));
+      else
+        terms.compute.push_back(at(flag(ops.singleTerm(&op, Phase::Recompute)), positions.lookup(&op)));
+    }
+    // The difference of two programs has no position in either. Position -1 is before all ops, so it hides nothing.
+    terms.compute.insert(terms.compute.begin() + first,
+                         at(flag(memoryTerm("element-wise work again", Phase::Recompute, bytes)), -1));
+  }
+
+  /// Reads the bytes that a call saves: its incoming stream if the backward pass reads it, and the results with the
+  /// role `saved`.
+  void readSaved() {
+    const char *policies[] = {"none", "selective", "full"};
+    for (int index = 0; index < 3; ++index) {
+      bool hasPolicy = function(std::string(".") + policies[index] + ".forward") != nullptr;
+      std::string policy = std::string(".") + (hasPolicy ? policies[index] : "none");
+      func::FuncOp forward = function(policy + ".forward"), backward = function(policy + ".backward");
+      Size &saved = terms.savedBytes[index];
+      for (BlockArgument argument : backward.getArguments())
+        if (roleOf(backward.getArgAttrDict(argument.getArgNumber())) == "stream")
+          add(saved, sizes.bytes(argument.getType()));
+      for (auto [number, type] : llvm::enumerate(forward.getResultTypes()))
+        if (roleOf(forward.getResultAttrDict(number)) == "saved")
+          add(saved, sizes.bytes(type));
+    }
+  }
+
+  Monomial elementsOf(const SegmentParameter &parameter) const {
+    Monomial elements{1, {}};
+    for (auto [index, dim] : llvm::enumerate(parameter.dims)) {
+      int64_t local = parameter.paddedShape[index];
+      for (StringAttr axis : parameter.sharding.dims[index])
+        local /= axis == "dp" ? sizes.at().dp : axis == "ep" ? sizes.at().ep : sizes.at().tp;
+      elements = product(std::move(elements), sizes.dimension(dim, local));
+    }
+    return elements;
+  }
+
+  /// Reads the parameters by bucket, because each bucket is rounded up to full shards.
+  void readParameters() {
+    for (const SegmentBucket &bucket : segment.buckets) {
+      planner::ParameterTerm term;
+      term.name = bucket.name;
+      term.tied = bucket.isTied;
+      term.parameterBytes = static_cast<double>(bucket.elementBytes);
+      term.isFrozen = bucket.isFrozen;
+      term.gradientBytes = bucket.isFrozen ? 0 : static_cast<double>(bucket.gradientElementBytes());
+      term.optimizerBytes = bucket.isFrozen ? 0 : 4 * static_cast<double>(stateParts(segment, bucket).size());
+      term.shareMultiple = bucketAlignment;
+      if (!bucket.matrix.empty()) {
+        term.shareMultiple = 0;
+        for (size_t index : bucket.parameters)
+          term.matrices += static_cast<double>(segment.parameters[index].localElements) /
+                           static_cast<double>(bucket.matrix[0] * bucket.matrix[1]);
+      }
+      for (size_t index : bucket.parameters) {
+        const SegmentParameter &parameter = segment.parameters[index];
+        for (const Axes &axes : parameter.sharding.dims)
+          term.expert |= llvm::any_of(axes, [](StringAttr axis) { return axis == "ep"; });
+        add(term.elements, elementsOf(parameter));
+        auto taken = static_cast<int64_t>(llvm::alignTo(parameter.localElements, bucketAlignment));
+        term.padding += static_cast<double>(taken - parameter.localElements);
+      }
+      terms.parameters.push_back(std::move(term));
+    }
+  }
+
+  /// Reads the work of a step function. It works on flat ranges, so sizes are expressed as fractions of the bucket's
+  /// parameter elements.
+  void readStep(func::FuncOp step) {
+    for (Operation &op : step.getBody().front()) {
+      StringRef name = movesBytes(&op) || isProduct(&op) || isCollective(&op) ? bucketOf(&op) : "";
+      if (name.empty())
+        continue;
+      const SegmentBucket &bucket = segment.bucket(name);
+      if (!tiedStep && bucket.isTied)
+        continue;
+      if (isProduct(&op)) {
+        terms.compute.push_back(stepProduct(&op, bucket));
+        continue;
+      }
+      if (isCollective(&op)) {
+        terms.collectives.push_back(ops.collectiveTerm(&op, Phase::Step));
+        scaleToShard(terms.collectives.back().bytes, bucket);
+        continue;
+      }
+      double bytes = 0;
+      for (const Monomial &part : ops.trafficOf(&op))
+        bytes += part.coefficient;
+      for (size_t index : bucket.parameters)
+        add(stepBytes,
+            ofShard(scaled(elementsOf(segment.parameters[index]), bytes / static_cast<double>(bucket.partElements)),
+                    bucket));
+    }
+  }
+
+  /// Returns the term of a product of the matrices of a shard.
+  planner::ComputeTerm stepProduct(Operation *op, const SegmentBucket &bucket) const {
+    planner::ComputeTerm term = ops.singleTerm(op, Phase::Step);
+    scaleToShard(term.count, bucket);
+    scaleToShard(term.bytes, bucket);
+    return term;
+  }
+
+  /// Reads the transfers that schedules start for a bucket. The sum of a tied bucket over stages is Problem::tiedBytes.
+  void readTransfers(const SegmentBucket &bucket) {
+    Axes sums;
+    for (StringAttr axis : bucket.partialAxes)
+      if (!llvm::is_contained(bucket.shareAxes, axis))
+        sums.push_back(axis);
+    if (bucket.isFrozen)
+      return addTransfer(bucket, CollectiveKind::AllGather, replicaAxes(bucket),
+                         static_cast<double>(bucket.elementBytes));
+    auto summedBytes = static_cast<double>(bucket.gradientElementBytes());
+    addTransfer(bucket, CollectiveKind::AllReduce, sums, summedBytes);
+    addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, summedBytes);
+    addTransfer(bucket, CollectiveKind::AllGather, bucket.shareAxes, static_cast<double>(bucket.elementBytes));
+  }
+
+  /// Returns the axes over which ZeRO 3 shards a frozen bucket. Profiles are read under ZeRO 1 and 0.
+  Axes replicaAxes(const SegmentBucket &bucket) const {
+    Axes axes;
+    auto add = [&](StringRef name, int64_t ranks) {
+      bool isSplit = llvm::any_of(bucket.parameters, [&](size_t index) {
+        return llvm::any_of(segment.parameters[index].sharding.dims,
+                            [&](const Axes &split) { return llvm::is_contained(split, name); });
+      });
+      if (sizes.at().zero > 0 && ranks > 1 && !isSplit)
+        axes.push_back(StringAttr::get(bucket.stored.getContext(), name));
+    };
+    add("dp", sizes.at().dp);
+    add("ep", sizes.at().ep);
+    return axes;
+  }
+
+  void addTransfer(const SegmentBucket &bucket, CollectiveKind kind, const Axes &axes, double width) {
+    // A sum over several axes is priced as one sum over all replicas and one over tp. With one replica, only the sum
+    // over tp remains.
+    bool overExperts = llvm::any_of(axes, [](StringAttr name) { return name == "ep"; });
+    for (StringAttr name : axes) {
+      if (name == "ep")
+        continue;
+      CollectiveTerm term;
+      term.name = kind == CollectiveKind::AllReduce   ? "all_reduce"
+                  : kind == CollectiveKind::AllGather ? "all_gather"
+                                                      : "reduce_scatter";
+      term.kind = kind;
+      term.phase = Phase::Step;
+      term.axis = axisNamed(name.getValue());
+      term.overExperts = overExperts && name == "dp";
+      term.ofFrozen = bucket.isFrozen;
+      term.calls = 0;
+      // Sums over stages start after all transfers between the stages.
+      term.besideLastBackward = kind != CollectiveKind::AllGather && (!tiedStep || bucket.holders.empty());
+      std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts,
+                     term.besideLastBackward, term.ofFrozen);
+      CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
+      for (size_t index : bucket.parameters)
+        add(sum.bytes, scaled(elementsOf(segment.parameters[index]), width));
+      sum.calls += 1;
+    }
+  }
+
+  ModuleOp module;
+  const SegmentLayout &segment;
+  const SizeReader &sizes;
+  bool tiedStep;
+  OpTerms ops;
+  planner::PatternTerms terms;
+  Size stepBytes;
+  /// by kind, axis, whether over experts, whether beside the last backward pass, and whether of frozen parameters
+  std::map<std::tuple<int, int, bool, bool, bool>, CollectiveTerm> stepCollectives;
+};
+
+} // namespace
+
+planner::PatternTerms readTerms(ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
+                                const EmittedWork *emitted) {
+  return TermReader(fused, segment, sizes, tiedStep, emitted).read();
+}
+
+Size readStreamBytes(ModuleOp module, const SizeReader &sizes) {
+  Size bytes;
+  for (auto function : module.getOps<func::FuncOp>())
+    for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+      if (bytes.empty() && roleOf(function.getResultAttrDict(index)) == "stream")
+        bytes = {sizes.bytes(type)};
+  return bytes;
+}
+
+Monomial readInputBytes(ModuleOp module, const SizeReader &sizes) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (roleOf(function.getArgAttrDict(argument.getArgNumber())) == "input")
+        return sizes.bytes(argument.getType());
+  return {0, {}};
+}
+
+bool readsInputs(ModuleOp module, StringRef segment) {
+  for (auto function : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : function.getArguments())
+      if (function.getName().split('.').first == segment && !argument.use_empty() &&
+          roleOf(function.getArgAttrDict(argument.getArgNumber())) == "input")
+        return true;
+  return false;
+}
+
+namespace {
+
+/// The fraction of expert slots that tokens can fill. The other slots are spare capacity.
+struct FilledSlots {
+  StringRef dimension;
+  double share = 1;
+  bool has(RankedTensorType type) const { return !dimension.empty() && dimIndex(type, dimension) >= 0; }
+};
+
+FilledSlots filledSlots(func::FuncOp forward) {
+  FilledSlots filled;
+  forward.walk([&](model::DispatchOp op) {
+    constexpr unsigned slots = 2; // [expert, batch, capacity, hidden]
+    auto type = cast<RankedTensorType>(op.getResult().getType());
+    auto rows = static_cast<double>(type.getNumElements() / type.getShape().back());
+    auto choices = static_cast<double>(cast<RankedTensorType>(op.getIds().getType()).getNumElements());
+    filled = {dimNames(type)[slots], std::min(1.0, choices / rows)};
+  });
+  return filled;
+}
+
+} // namespace
+
+double readFlops(ModuleOp partitioned, StringRef segment, ArrayRef<StringRef> phases) {
+  auto function = [&](StringRef phase) {
+    return partitioned.lookupSymbol<func::FuncOp>((segment + ".none." + phase).str());
+  };
+  FilledSlots filled = filledSlots(function("forward"));
+  double flops = 0;
+  for (StringRef phase : phases)
+    function(phase).walk([&](Operation *op) {
+      auto costed = dyn_cast<CostedOp>(op);
+      if (!costed || !costed.isExpensive())
+        return;
+      bool isOfSlots = llvm::any_of(op->getOperandTypes(), [&](Type type) {
+        auto tensor = dyn_cast<RankedTensorType>(type);
+        return tensor && filled.has(tensor);
+      });
+      flops += costed.flops() * (isOfSlots ? filled.share : 1);
+    });
+  return flops;
+}
+
+} // namespace espalier
