@@ -13,6 +13,7 @@
 #include "compiler/passes.h"
 #include "compiler/resume_phase.h"
 #include "compiler/verify_phase.h"
+#include "dialects/attributes.h"
 #include "dialects/register.h"
 
 #include "messages/error_line.h"
@@ -79,13 +80,12 @@ LogicalResult build(Compilation &c) {
     c.module = buildModel(c.context, c.run.model, c.run.dtypes, sizesUnder(c.plan));
   if (!c.module)
     return failure();
-  applyPlan(*c.module, c.plan, c.run.model);
   labelRun(*c.module, c.run, c.plan, c.options);
   return success();
 }
 
 LogicalResult differentiate(Compilation &c) {
-  bool hasBackward = trains(*c.module);
+  bool hasBackward = exec::trains(*c.module);
   if (failed(runPasses(c, [&](OpPassManager &passes) {
         if (hasBackward)
           passes.addPass(createDifferentiate());
@@ -98,7 +98,7 @@ LogicalResult differentiate(Compilation &c) {
   // Counts operations on global shapes, which only this phase has. Generation has no joint functions, so its count is
   // 0.
   double flops = stepFlops(*c.module) * static_cast<double>(c.plan.microBatches);
-  (*c.module)->setAttr("exec.step_flops", Builder(&c.context).getF64FloatAttr(flops));
+  exec::stepFlopsAttr.set(*c.module, Builder(&c.context).getF64FloatAttr(flops));
   return success();
 }
 
@@ -114,9 +114,9 @@ LogicalResult splitPhases(Compilation &c) {
   return runPasses(c, [&](OpPassManager &passes) {
     // Joint functions define where a parameter and its gradient are stored; splitting removes these functions.
     passes.addPass(createFormBuckets());
-    if (!generates(*c.module)) // generation is built as separate phases
+    if (!exec::generates(*c.module)) // generation is built as separate phases
       passes.addPass(createSplitPhases());
-    if (trains(*c.module)) {
+    if (exec::trains(*c.module)) {
       passes.addPass(createBuildOptimizer());
       // The optimizer's functions repeat constants. Removes them before the layout, so that only used values are laid
       // out.
@@ -147,7 +147,7 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
 
 /// Links the programs into a plan without machine code.
 LogicalResult link(Compilation &c) {
-  auto flops = (*c.module)->getAttrOfType<FloatAttr>("exec.step_flops");
+  auto flops = exec::stepFlopsAttr.of(*c.module);
   if (!flops)
     return emitError(c.module->getLoc()) << "needs exec.step_flops, which the phase joint sets";
   describeRun(c.run, c.plan, flops.getValueAsDouble(), c.out);

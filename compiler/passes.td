@@ -48,7 +48,7 @@ def SplitPhases : Pass<"split-phases", "::mlir::ModuleOp"> {
   let description = [{
     For each policy in a segment's `model.recompute` (none, selective, full), makes `@<segment>.<policy>.forward` and
     `@<segment>.<policy>.backward`. Makes `@<segment>.evaluate` once per segment; evaluation keeps no values and has no
-    dropout. A module with `exec.evaluation` is not differentiated and has evaluate alone.
+    dropout. A module with the mode evaluate is not differentiated and has evaluate alone.
 
     Kept values are results of forward and arguments of backward with the role `saved`. `dist.keep_collectives` on the
     module keeps the results of tensor-parallel reductions under every policy. Under the policy full,
@@ -94,7 +94,7 @@ def LayOutRegions : Pass<"lay-out-regions", "::mlir::ModuleOp"> {
     Sets `exec.offset`, `exec.value`, `exec.part` and `exec.bucket` on every argument and result whose role has a
     region. Sets `exec.region` where the region differs from the role: for buffers that ZeRO 2 and 3 gather. Parameters
     have the order of `exec.segment`. Kept values have the order of the results that define them. Records the sizes of
-    the regions as `exec.region`. With `exec.generation` on the module, each phase has its own inputs, and there are
+    the regions as `exec.region`. With the mode generate (`exec.mode`), each phase has its own inputs, and there are
     regions of caches and logits.
   }];
   let dependentDialects = ["::espalier::exec::ExecDialect"];

@@ -1,7 +1,9 @@
 #include "compiler/resume_phase.h"
 
+#include "compiler/attributes/apply_plan.h"
 #include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/guards.h"
+#include "dialects/attributes.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/SymbolTable.h"
@@ -27,9 +29,10 @@ ArrayAttr symbolsOf(ModuleOp module) {
 std::string difference(ModuleOp wanted, ModuleOp read) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  for (StringRef label :
-       {"model.phase", "model.plan", "model.sizes", "model.runs", "exec.plan", "exec.optimizer", "exec.target",
-        "exec.generation", "exec.evaluation", "exec.guard_bytes", "exec.unfused_epilogues"}) {
+  const StringRef labels[] = {
+      model::phaseAttr,    dist::meshAttr,   exec::planAttr, model::sizesAttr,     model::runsAttr,
+      exec::optimizerAttr, exec::targetAttr, exec::modeAttr, exec::guardBytesAttr, exec::unfusedEpiloguesAttr};
+  for (StringRef label : labels) {
     Attribute want = wanted->getAttr(label), got = read->getAttr(label);
     if (want == got)
       continue;
@@ -39,7 +42,7 @@ std::string difference(ModuleOp wanted, ModuleOp read) {
     got ? stream << got : stream << "none";
     return text;
   }
-  auto noted = read->getAttrOfType<ArrayAttr>("model.symbols");
+  auto noted = model::symbolsAttr.of(read);
   ArrayAttr found = symbolsOf(read);
   if (noted == found)
     return text;
@@ -56,15 +59,16 @@ std::string difference(ModuleOp wanted, ModuleOp read) {
 
 void labelRun(ModuleOp module, const RunConfig &run, const planner::Plan &plan, const CompileOptions &options) {
   Builder b(module.getContext());
+  applyPlan(module, plan, run.model);
   setRunAttributes(module, run, plan);
-  module->setAttr("exec.target", b.getStringAttr(options.target));
+  exec::targetAttr.set(module, b.getStringAttr(options.target));
   if (options.check)
-    module->setAttr("exec.guard_bytes", b.getI64IntegerAttr(checkedGuardBytes));
+    exec::guardBytesAttr.set(module, b.getI64IntegerAttr(checkedGuardBytes));
 }
 
 void labelPhase(ModuleOp module, StringRef phase) {
-  module->setAttr("model.phase", StringAttr::get(module.getContext(), phase));
-  module->setAttr("model.symbols", symbolsOf(module));
+  model::phaseAttr.set(module, StringAttr::get(module.getContext(), phase));
+  model::symbolsAttr.set(module, symbolsOf(module));
 }
 
 OwningOpRef<ModuleOp> readPhase(MLIRContext &context, StringRef file, StringRef phase, const RunConfig &run,

@@ -9,7 +9,7 @@
 namespace espalier {
 
 /// Sets the attributes by which every phase's IR identifies its compilation: those of
-/// compiler/attributes/run_attributes.h, `exec.target` and `exec.guard_bytes`.
+/// compiler/attributes, `exec.target` and `exec.guard_bytes`.
 void labelRun(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan, const CompileOptions &options);
 
 /// Records the phase of the module and its functions, kernels and programs in `model.phase` and `model.symbols`.

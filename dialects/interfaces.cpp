@@ -1,5 +1,6 @@
 // Functions for named dimensions, and the gradient builder that derivative rules use.
 #include "dialects/interfaces.h"
+#include "dialects/attributes.h"
 
 #include "dialects/model/dialect.h"
 
@@ -85,7 +86,7 @@ static bool isParameter(Value value) {
   auto function = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
   if (!function)
     return false;
-  auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+  auto role = model::roleAttr.ofArgument(function, argument.getArgNumber());
   return role && role.getValue() == "parameter";
 }
 

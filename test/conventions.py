@@ -216,6 +216,23 @@ def ops_described(tree):
                 yield file, number, f"op {mnemonic} needs its life in dialects/SPEC.md"
 
 
+def attributes_declared(tree):
+    """Checks that dialects/SPEC.md describes each discardable attribute of dialects/attributes.h, and that product code
+    takes the names of attributes from there."""
+    file = "dialects/attributes.h"
+    spec = tree.text("dialects/SPEC.md") if "dialects/SPEC.md" in tree.files else ""
+    for number, line in enumerate(tree.lines(file) if file in tree.files else (), 1):
+        for name in re.findall(r'\{"(\w+\.\w+)"\}', line):
+            if f"`{name}`" not in spec:
+                yield file, number, f"attribute {name} needs a row in dialects/SPEC.md"
+    dialects = "|".join(sorted({f.split("/")[1] for f in tree.named("/ops.td", under="dialects/")}))
+    used = re.compile(rf'Attr\w*(?:<[^>]*>)?\([^"]*"((?:{dialects})\.\w+)"')
+    for other in tree.named(".cpp", ".h", under="compiler/") + tree.named(".cpp", ".h", under="dialects/"):
+        for number, line in enumerate(tree.lines(other), 1):
+            if match := used.search(line):
+                yield other, number, f"attribute {match[1]} needs a constant in {file}"
+
+
 # Checks that several ops share have the label of their family. Each op of the TableGen class needs the test.
 FAMILIES = {"unary": "Model_Unary", "elementwise": "Model_Binary", "reduce": "Model_Reduce", "moved": "Model_Moved",
             "collective": "Dist_Collective"}
@@ -276,8 +293,8 @@ def merged(tree):
                 yield file, number, "half of a merge stands here"
 
 
-RULES = (include_direction, folders_layered, build_direction, file_length, body_lengths, passes_complete, ops_described, constraints_tested,
-         executor_plain, columns, formatted, merged)
+RULES = (include_direction, folders_layered, build_direction, file_length, body_lengths, passes_complete, ops_described,
+         attributes_declared, constraints_tested, executor_plain, columns, formatted, merged)
 
 
 def main():

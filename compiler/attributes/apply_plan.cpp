@@ -1,9 +1,8 @@
 #include "compiler/attributes/apply_plan.h"
 
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/dist/zigzag.h"
 #include "format/axes.h"
-#include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -47,7 +46,7 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     axes.push_back(b.getStringAttr(axis));
     sizes.push_back(isSplit ? plan.zeroRanks() : *size);
   }
-  module->setAttr("dist.mesh", dist::MeshAttr::get(module.getContext(), axes, sizes));
+  dist::meshAttr.set(module, dist::MeshAttr::get(module.getContext(), axes, sizes));
 
   SmallVector<StringRef> sampleAxes;
   if (plan.zeroReplicas() > 1)
@@ -65,16 +64,16 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
       dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));
   if (plan.vocabParallel)
     dims.push_back(b.getNamedAttr("vocab", b.getStrArrayAttr({"tp"})));
-  module->setAttr("dist.dims", b.getDictionaryAttr(dims));
+  dist::dimsAttr.set(module, b.getDictionaryAttr(dims));
   if (plan.sequenceParallel)
-    module->setAttr("dist.sequence_parallel", b.getUnitAttr());
+    dist::sequenceParallelAttr.set(module);
   if (plan.hasTwoRuns())
-    module->setAttr(dist::zigzagName, b.getUnitAttr());
+    dist::zigzagAttr.set(module);
   if (plan.keepTensorParallelResults)
-    module->setAttr("dist.keep_collectives", b.getUnitAttr());
+    dist::keepCollectivesAttr.set(module);
   // Sequence parallelism already shards the stream everywhere.
   if (plan.slicesInputs())
-    module->setAttr("dist.slice_inputs", b.getStrArrayAttr({"tp"}));
+    dist::sliceInputsAttr.set(module, b.getStrArrayAttr({"tp"}));
 
   std::set<planner::Recompute> policies;
   for (const planner::StagePlan &stage : plan.stages)
@@ -86,7 +85,7 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
       names.push_back(recomputeName(policy));
     if (!repeats || names.empty())
       names = {"none"};
-    function->setAttr("model.recompute", b.getStrArrayAttr(names));
+    model::recomputeAttr.set(function, b.getStrArrayAttr(names));
   }
   if (planner::splitsBackward(plan.schedule))
     splitBackward(module, model);
@@ -97,7 +96,7 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
 void splitBackward(ModuleOp module, const ModelDescription &model) {
   for (auto function : module.getOps<func::FuncOp>())
     if (isRepeated(function, model))
-      function->setAttr("model.split_backward", UnitAttr::get(module.getContext()));
+      model::splitBackwardAttr.set(function);
 }
 
 } // namespace espalier

@@ -13,8 +13,8 @@ namespace espalier {
 /// The vocabulary is padded to a multiple of 128 * tp if tp shards it (as in Megatron), else to a multiple of 128.
 ModelSizes sizesUnder(const planner::Plan &plan);
 
-/// Sets dist.mesh, dist.dims, dist.sequence_parallel, dist.keep_collectives and dist.slice_inputs on the module. Sets
-/// model.recompute on the segments, which lists the policies that their layers use.
+/// Sets dist.mesh, dist.dims, dist.sequence_parallel, dist.zigzag, dist.keep_collectives and dist.slice_inputs on the
+/// module. Sets model.recompute on the segments, which lists the policies that their layers use.
 void applyPlan(mlir::ModuleOp module, const planner::Plan &plan, const ModelDescription &model);
 
 /// Makes the weight gradients of layers a phase of their own.

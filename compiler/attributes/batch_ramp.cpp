@@ -1,5 +1,6 @@
 #include "compiler/attributes/batch_ramp.h"
 
+#include "dialects/attributes.h"
 #include "planner/model/schedule.h"
 
 #include <algorithm>
@@ -54,7 +55,7 @@ std::string whyNoRamp(const RunConfig &run, const planner::Plan &plan) {
 }
 
 std::vector<int64_t> readRamp(ModuleOp module) {
-  auto counts = module->getAttrOfType<DenseI64ArrayAttr>("exec.batch_ramp");
+  DenseI64ArrayAttr counts = exec::batchRampAttr.of(module);
   return counts ? std::vector<int64_t>(counts.asArrayRef()) : std::vector<int64_t>();
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/passes.h"
 
 #include "compiler/attributes/run_attributes.h"
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,8 +25,8 @@ StringRef argumentString(func::FuncOp function, unsigned index, StringRef name) 
 }
 
 DictionaryAttr roleAttributes(OpBuilder &builder, StringRef role, StringRef name) {
-  return builder.getDictionaryAttr({builder.getNamedAttr("model.role", builder.getStringAttr(role)),
-                                    builder.getNamedAttr("model.name", builder.getStringAttr(name))});
+  return builder.getDictionaryAttr({builder.getNamedAttr(model::roleAttr, builder.getStringAttr(role)),
+                                    builder.getNamedAttr(model::nameAttr, builder.getStringAttr(name))});
 }
 
 /// The cotangents of all values of one function, filled in reverse order.
@@ -104,7 +105,7 @@ LogicalResult differentiateSegment(func::FuncOp function) {
   builder.setInsertionPoint(terminator);
   Cotangents cotangents(builder);
   for (auto [index, result] : llvm::enumerate(terminator->getOperands())) {
-    auto role = function.getResultAttrOfType<StringAttr>(index, "model.role");
+    auto role = model::roleAttr.ofResult(function, index);
     if (index == 0 || (role && role.getValue() == "loss"))
       cotangents.add(loc, result, builder.create<model::CotangentOp>(loc, result.getType(), result));
   }
@@ -117,15 +118,15 @@ LogicalResult differentiateSegment(func::FuncOp function) {
     resultAttributes.push_back(function.getResultAttrDict(i));
   for (unsigned i = 0; i < arguments; ++i) {
     Value argument = body.getArgument(i);
-    StringRef role = argumentString(function, i, "model.role"), name = argumentString(function, i, "model.name");
+    StringRef role = argumentString(function, i, model::roleAttr), name = argumentString(function, i, model::nameAttr);
     auto type = cast<RankedTensorType>(argument.getType());
     if (role == "stream") {
       results.push_back(wholeGradient(builder, loc, cotangents.of(argument), type));
       resultAttributes.push_back(roleAttributes(builder, "cotangent", name));
-    } else if (role == "parameter" && !function.getArgAttr(i, "model.frozen")) {
-      auto facts = function->getAttrOfType<DictionaryAttr>("model.parameters");
-      auto own = facts ? facts.getAs<DictionaryAttr>(name) : DictionaryAttr();
-      bool hasSignRate = own && own.contains("sign_rate");
+    } else if (role == "parameter" && !function.getArgAttr(i, model::frozenAttr)) {
+      auto facts = model::parametersAttr.of(function);
+      auto own = facts ? facts.getAs<exec::ParameterAttr>(name) : exec::ParameterAttr();
+      bool hasSignRate = own && own.getSignRate() > 0;
       Type sum = withElement(type, readGradientType(function->getParentOfType<ModuleOp>(), hasSignRate));
       (void)function.insertArgument(function.getNumArguments(), sum, roleAttributes(builder, "accumulator", name),
                                     argument.getLoc());
@@ -145,7 +146,7 @@ LogicalResult differentiateSegment(func::FuncOp function) {
 struct DifferentiatePass : impl::DifferentiateBase<DifferentiatePass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("model.segment") && failed(differentiateSegment(function)))
+      if (model::segmentAttr.isOn(function) && failed(differentiateSegment(function)))
         return signalPassFailure();
   }
 };

@@ -8,6 +8,7 @@
 #include "compiler/codegen/checked_bytes.h"
 #include "compiler/codegen/kernel_shape.h"
 #include "compiler/interpret/eval.h"
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 #include "format/abi.h"
 
@@ -365,7 +366,7 @@ LogicalResult checkKernel(exec::KernelOp kernel, ArrayRef<std::unique_ptr<Code>>
   SmallKernel small(kernel, *shape);
   if (!small.isSame())
     return kernel.emitOpError("'") << kernel.getSymName() << "' changes its code with its sizes, and cannot be checked";
-  auto mesh = kernel->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto mesh = dist::meshAttr.of(kernel->getParentOfType<ModuleOp>());
   for (int round = 0; round < 2; ++round) {
     Trial trial(small, mesh, round);
     if (llvm::Error error = trial.evaluate())

@@ -3,7 +3,7 @@
 #include "compiler/codegen/body_terms.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
-#include "dialects/dist/zigzag.h"
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 #include "format/functions.h"
 #include "format/plan_access.h"
@@ -78,7 +78,7 @@ void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
       for (size_t i = 0; i < shape.dropoutTerms.lookup(&op).size(); ++i)
         for (auto what : {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
           use(first++, what);
-      if (op.hasAttr(dist::zigzagName))
+      if (dist::zigzagAttr.isOn(&op))
         for (auto what :
              {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
           use(first++, what);

@@ -1,7 +1,7 @@
 // Generates the values of a fused body at the current row and columns, op by op.
 #include "compiler/codegen/evaluator.h"
 
-#include "dialects/dist/zigzag.h"
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 #include "format/abi.h"
 
@@ -198,7 +198,7 @@ Value Evaluator::dropout(Operation *op, Value x, int width) {
   Value sample = b.create<arith::AddIOp>(scalar(first + 2), lanes.divide(currentRow, scalar(first + 3)));
   SmallVector<Term> terms = shape.dropoutTerms.lookup(op);
   Value start = b.create<arith::AddIOp>(scalar(first + 4), rowOffset(terms, first + 5));
-  if (op->hasAttr(dist::zigzagName))
+  if (dist::zigzagAttr.isOn(op))
     start = b.create<arith::AddIOp>(start, zigzagOffset(first + 5 + 3 * static_cast<unsigned>(terms.size())));
   Value element = lanes.iota(b.create<arith::AddIOp>(start, lanes.fromColumn(cursor.column)), width);
   Value counter0 = b.create<arith::TruncIOp>(word, element);

@@ -4,6 +4,7 @@
 #include "compiler/codegen/fusion_graph.h"
 #include "compiler/codegen/matrix_product.h"
 #include "compiler/passes.h"
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -147,7 +148,7 @@ private:
 
 struct FoldEpiloguesPass : impl::FoldEpiloguesBase<FoldEpiloguesPass> {
   void runOnOperation() override {
-    auto unfused = getOperation()->getAttrOfType<ArrayAttr>("exec.unfused_epilogues");
+    auto unfused = exec::unfusedEpiloguesAttr.of(getOperation());
     bool isCuda = exec::isCuda(getOperation());
     // On CPUs, a product can only add a bias.
     auto folds = [&](StringRef epilogue) {

@@ -5,6 +5,8 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinOps.h"
 
+#include "dialects/attributes.h"
+
 namespace espalier {
 
 /// Guard bytes after each buffer with `compile --check`: the size of the widest vector store.
@@ -12,7 +14,7 @@ inline constexpr int64_t checkedGuardBytes = 64;
 
 /// Returns the guard bytes of the module's plan: its attribute `exec.guard_bytes`, or 0 if the plan is not checked.
 inline int64_t guardBytes(mlir::ModuleOp module) {
-  auto bytes = module->getAttrOfType<mlir::IntegerAttr>("exec.guard_bytes");
+  auto bytes = exec::guardBytesAttr.of(module);
   return bytes ? bytes.getInt() : 0;
 }
 

@@ -2,8 +2,8 @@
 // which bodies share a kernel.
 #include "compiler/codegen/kernel_shape.h"
 
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 
 #include "llvm/ADT/Sequence.h"
@@ -136,7 +136,7 @@ LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
   for (const Term &term : terms)
     for (int64_t value : {term.divisor, term.modulus, term.stride})
       shape.scalars.push_back(constantScalar(context, value));
-  return op->hasAttr(dist::zigzagName) ? addZigzagScalars(shape, op, local, whole) : success();
+  return dist::zigzagAttr.isOn(op) ? addZigzagScalars(shape, op, local, whole) : success();
 }
 
 /// Adds the scalars that an op needs, in the order that kernel builders expect.

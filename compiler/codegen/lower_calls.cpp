@@ -3,8 +3,8 @@
 #include "compiler/codegen/matrix_product.h"
 #include "compiler/codegen/program_builder.h"
 
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 #include "format/functions.h"
 
@@ -67,7 +67,7 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
 
 /// Appends the size zigzag if the queries are in zigzag order.
 void addZigzag(Operation *op, ProgramBuilder::Call &call) {
-  if (!op->hasAttr(dist::zigzagName))
+  if (!dist::zigzagAttr.isOn(op))
     return;
   const rt::FunctionSignature &row = *rt::findFunction(call.function);
   std::vector<int64_t> all = *rt::allSizes(row, call.sizes);
@@ -179,7 +179,7 @@ void ProgramBuilder::rearrange(exec::BufferAttr from, exec::BufferAttr to, Type 
 void ProgramBuilder::updateScalars(double maxGradNorm, bool limitsNorm) {
   Call call;
   call.function = "update_scalars";
-  auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto mesh = dist::meshAttr.of(function->getParentOfType<ModuleOp>());
   bool isAlone = !mesh || llvm::all_of(mesh.getSizes(), [](int64_t size) { return size == 1; });
   for (int64_t slot : {rt::LossSum, rt::TokenCount, rt::SquaredNorm})
     call.add(isAlone ? scalarAt(slot) : scalarAt(slot).holding(builder.getStringAttr(agreedName(slot))),

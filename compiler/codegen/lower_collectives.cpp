@@ -3,8 +3,8 @@
 // dimension, shards are packed before the start, or unpacked before the first use of the result.
 #include "compiler/codegen/program_builder.h"
 
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/dist/zigzag.h"
 
 using namespace mlir;
 
@@ -42,8 +42,7 @@ bool overlap(exec::BufferAttr a, exec::BufferAttr b) {
 /// All-gathers and reduce-scatters over cp alone know the zigzag order.
 LogicalResult checkZigzag(Operation *op) {
   bool isKnown = isa<dist::AllGatherOp, dist::ReduceScatterOp>(op) && op->getAttrOfType<ArrayAttr>("axes").size() == 1;
-  return isKnown || !op->hasAttr(dist::zigzagName) ? success()
-                                                   : op->emitOpError("cannot keep the zigzag order over cp");
+  return isKnown || !dist::zigzagAttr.isOn(op) ? success() : op->emitOpError("cannot keep the zigzag order over cp");
 }
 
 } // namespace
@@ -51,7 +50,7 @@ LogicalResult checkZigzag(Operation *op) {
 /// Checks that axes are in mesh order. Members of a group are ordered by rank, and therefore by coordinates in mesh
 /// order.
 LogicalResult ProgramBuilder::checkAxes(Operation *op, ArrayAttr axes) {
-  auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto mesh = dist::meshAttr.of(function->getParentOfType<ModuleOp>());
   if (!mesh)
     return axes.size() == 1 ? success() : op->emitOpError("over several axes needs the module's dist.mesh");
   int64_t last = -1;
@@ -70,7 +69,7 @@ LogicalResult ProgramBuilder::checkAxes(Operation *op, ArrayAttr axes) {
 FailureOr<Attribute> ProgramBuilder::shareOrigin(Operation *op, ArrayAttr axes, int64_t bytes) {
   if (failed(checkAxes(op, axes)))
     return failure();
-  auto mesh = function->getParentOfType<ModuleOp>()->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto mesh = dist::meshAttr.of(function->getParentOfType<ModuleOp>());
   SmallVector<StringAttr> names;
   SmallVector<int64_t> strides;
   for (Attribute axis : llvm::reverse(axes)) {
@@ -140,7 +139,7 @@ LogicalResult ProgramBuilder::lowerAllGather(Operation *op) {
     return failure();
   Cut cut = cutOf(gather.getType(), gather.getX().getType(), gather.getDim());
   exec::BufferAttr result = place(gather.getResult());
-  bool isZigzag = op->hasAttr(dist::zigzagName), isInPlace = cut.outer == 1 && !isZigzag;
+  bool isZigzag = dist::zigzagAttr.isOn(op), isInPlace = cut.outer == 1 && !isZigzag;
   ValueShape shape = shapes.of(gather.getResult());
   shape.isZigzag |= isZigzag;
   exec::BufferAttr gathered =
@@ -165,7 +164,7 @@ LogicalResult ProgramBuilder::lowerReduceScatter(Operation *op) {
     return failure();
   Cut cut = cutOf(scatter.getX().getType(), scatter.getType(), scatter.getDim());
   exec::BufferAttr whole = place(scatter.getX());
-  bool isZigzag = op->hasAttr(dist::zigzagName), isInPlace = cut.outer == 1 && !isZigzag;
+  bool isZigzag = dist::zigzagAttr.isOn(op), isInPlace = cut.outer == 1 && !isZigzag;
   ValueShape shape = shapes.of(scatter.getX());
   shape.isZigzag |= isZigzag;
   exec::BufferAttr packed =

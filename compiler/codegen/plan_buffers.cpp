@@ -5,6 +5,7 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/codegen/lifetimes.h"
 #include "compiler/passes.h"
+#include "dialects/attributes.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -121,7 +122,7 @@ void planProgram(exec::ProgramOp program, int64_t guard) {
     SmallVector<int64_t> guards;
     for (const auto &[number, lifetime] : lifetimes.buffers)
       llvm::append_values(guards, offsets[number] + lifetime.bytes, lifetime.first, lifetime.last);
-    program->setAttr("exec.guards", DenseI64ArrayAttr::get(program.getContext(), guards));
+    exec::guardsAttr.set(program, DenseI64ArrayAttr::get(program.getContext(), guards));
   }
   auto place = [&, &offsets = offsets](exec::BufferAttr buffer) {
     auto found = lifetimes.joined.find(buffer.getOffset());

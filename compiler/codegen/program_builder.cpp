@@ -4,6 +4,7 @@
 #include "compiler/codegen/program_builder.h"
 
 #include "compiler/codegen/fusion_graph.h"
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
@@ -189,8 +190,8 @@ exec::BufferAttr ProgramBuilder::place(Value value) {
 }
 
 FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, Type type, bool isResult, Location loc) {
-  StringRef role = textOf(attributes, "model.role"), name = textOf(attributes, "model.name");
-  StringRef region = textOf(attributes, "exec.region");
+  StringRef role = textOf(attributes, model::roleAttr), name = textOf(attributes, model::nameAttr);
+  StringRef region = textOf(attributes, exec::regionAttr);
   if (region.empty())
     region = regionOf(role, isResult);
   if (region.empty())
@@ -206,11 +207,11 @@ FailureOr<exec::BufferAttr> ProgramBuilder::placeOf(DictionaryAttr attributes, T
     auto given = attributes.getAs<IntegerAttr>(attribute);
     return given ? given.getInt() : 0;
   };
-  StringRef segment = function.getSymName().split('.').first, value = textOf(attributes, "exec.value");
+  StringRef segment = function.getSymName().split('.').first, value = textOf(attributes, exec::valueAttr);
   // An input stream belongs to the call's layer, an output stream to the next layer.
-  BufferTraits traits{region == "stream_out" || region == "cotangent_out" ? 1 : 0, number("exec.part"),
-                      number("exec.bucket")};
-  exec::BufferAttr buffer = bufferAt(region, number("exec.offset"), tensorBytes(type),
+  BufferTraits traits{region == "stream_out" || region == "cotangent_out" ? 1 : 0, number(exec::partAttr),
+                      number(exec::bucketAttr)};
+  exec::BufferAttr buffer = bufferAt(region, number(exec::offsetAttr), tensorBytes(type),
                                      value.empty() ? segment + "." + region + "." + name : Twine(value),
                                      cast<RankedTensorType>(type).getElementType(), traits);
   if (isPassing(role))
@@ -285,7 +286,7 @@ LogicalResult ProgramBuilder::placeResults() {
       return failure();
     Value updated;
     for (BlockArgument argument : function.getArguments())
-      if (isUpdated(textOf(attributes, "model.role")) && places[argument] == *target)
+      if (isUpdated(textOf(attributes, model::roleAttr)) && places[argument] == *target)
         updated = argument;
     Operation *producer = value.getDefiningOp();
     bool isPlaced = places.contains(value);
@@ -363,11 +364,11 @@ void ProgramBuilder::emit(exec::KernelOp kernel, const Launch &launch) {
   for (Attribute buffer : launch.buffers)
     values.push_back(builder.getStringAttr(nameInPlan(function.getSymName(), cast<exec::BufferAttr>(buffer))));
   Attribute use = builder.getArrayAttr(values);
-  auto known = kernel->getAttrOfType<ArrayAttr>(usesName);
+  auto known = exec::usesAttr.of(kernel);
   SmallVector<Attribute> uses(known ? known.getValue() : ArrayRef<Attribute>());
   if (!llvm::is_contained(uses, use))
     uses.push_back(use);
-  kernel->setAttr(usesName, builder.getArrayAttr(uses));
+  exec::usesAttr.set(kernel, builder.getArrayAttr(uses));
   waitFor(builder.create<exec::LaunchOp>(
       FlatSymbolRefAttr::get(kernel.getSymNameAttr()), builder.getArrayAttr(launch.buffers),
       builder.getI64IntegerAttr(launch.outputs), builder.getArrayAttr(launch.scalars),
@@ -524,13 +525,13 @@ LogicalResult ProgramBuilder::build() {
     int64_t bytes = tensorBytes(value.getType());
     copy(place(value), target, cast<RankedTensorType>(value.getType()).getElementType(), {1, bytes, bytes});
   }
-  if (auto norm = function->getAttrOfType<FloatAttr>("exec.max_grad_norm"))
-    updateScalars(norm.getValueAsDouble(), function->hasAttr("exec.limits_norm"));
+  if (auto norm = exec::maxGradNormAttr.of(function))
+    updateScalars(norm.getValueAsDouble(), exec::limitsNormAttr.isOn(function));
   waitForAll();
   if (!passing.empty())
     program.setPassingAttr(builder.getArrayAttr(passing.getArrayRef()));
   program.setBufferTypesAttr(builder.getTypeArrayAttr(bufferTypes));
-  program->setAttr(shapesName, shapesOfPlaces());
+  exec::shapesAttr.set(program, shapesOfPlaces());
   function.erase();
   return success();
 }

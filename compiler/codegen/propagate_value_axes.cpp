@@ -2,6 +2,7 @@
 // values to each other by name, so the axes of one program's collective hold in all programs.
 #include "compiler/codegen/value_shapes.h"
 #include "compiler/passes.h"
+#include "dialects/attributes.h"
 
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/SetVector.h"
@@ -53,7 +54,7 @@ private:
   ValueAxes &axesOf(exec::ProgramOp program, exec::BufferAttr buffer) {
     auto [entry, isFirst] = known.try_emplace(codegen::nameInPlan(program.getSymName(), buffer));
     used[program].insert(buffer.getValue());
-    auto shapes = program->getAttrOfType<DictionaryAttr>(codegen::shapesName);
+    auto shapes = exec::shapesAttr.of(program);
     if (isFirst && !passing.contains(buffer.getValue().getValue()))
       if (std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue()))
         entry->second.partial = static_cast<uint32_t>(shape->partial);
@@ -106,7 +107,7 @@ private:
         entries.push_back(b.getNamedAttr(value, b.getDictionaryAttr(found)));
     }
     if (!entries.empty())
-      program->setAttr(codegen::axesName, b.getDictionaryAttr(entries));
+      exec::axesAttr.set(program, b.getDictionaryAttr(entries));
   }
 
   ModuleOp module;

@@ -1,7 +1,7 @@
 #include "compiler/codegen/value_shapes.h"
 
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/dist/zigzag.h"
 #include "dialects/interfaces.h"
 #include "dialects/model/dialect.h"
 
@@ -38,7 +38,7 @@ void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
   auto type = cast<RankedTensorType>(argument.getType());
   unsigned number = argument.getArgNumber();
   Splits axes;
-  if (auto sharding = function.getArgAttrOfType<dist::ShardingAttr>(number, "dist.sharding");
+  if (auto sharding = dist::shardingAttr.ofArgument(function, number);
       sharding && static_cast<int64_t>(sharding.getDims().size()) == type.getRank()) {
     for (ArrayAttr dim : sharding.getDims())
       axes.push_back(axisBits(dim));
@@ -57,7 +57,7 @@ void ValueShapes::addArgument(BlockArgument argument, StringRef name) {
 
 /// Returns the mesh axes over which the plan shards dimensions of this name, outermost first.
 static SmallVector<StringRef> placedOver(ModuleOp module, StringAttr name) {
-  auto placement = module->getAttrOfType<DictionaryAttr>("dist.dims");
+  auto placement = dist::dimsAttr.of(module);
   auto axes = placement ? placement.getAs<ArrayAttr>(name) : ArrayAttr();
   return axes ? llvm::to_vector(axes.getAsValueRange<StringAttr>()) : SmallVector<StringRef>();
 }
@@ -65,15 +65,14 @@ static SmallVector<StringRef> placedOver(ModuleOp module, StringAttr name) {
 /// Returns a dimension's size over all ranks; for the batch, that of a micro-batch. Returns 0 if the module does not
 /// define it.
 static int64_t wholeSize(ModuleOp module, StringAttr name) {
-  auto sizes = module->getAttrOfType<DictionaryAttr>("model.sizes");
+  auto sizes = model::sizesAttr.of(module);
   if (auto size = sizes ? sizes.getAs<IntegerAttr>(name) : IntegerAttr())
     return size.getInt();
-  auto plan = module->getAttrOfType<DictionaryAttr>("exec.plan");
-  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
-  auto samples = plan && mesh && name == "batch" ? plan.getAs<IntegerAttr>("micro_batch_size") : IntegerAttr();
-  if (!samples)
+  auto plan = exec::planAttr.of(module);
+  auto mesh = dist::meshAttr.of(module);
+  if (!plan || !mesh || name != "batch")
     return 0;
-  int64_t whole = samples.getInt();
+  int64_t whole = plan.getMicroBatchSize();
   for (StringRef axis : placedOver(module, name))
     whole *= mesh.size(axis);
   return whole;
@@ -83,7 +82,7 @@ static int64_t wholeSize(ModuleOp module, StringAttr name) {
 /// is additionally split over tp, by sequence parallelism or for saved inputs.
 int64_t ValueShapes::splitByPlan(StringAttr name, int64_t size) const {
   auto module = function->getParentOfType<ModuleOp>();
-  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto mesh = dist::meshAttr.of(module);
   if (!mesh)
     return 0;
   int64_t whole = wholeSize(module, name);
@@ -178,7 +177,7 @@ static SmallVector<int64_t> viewedSplits(Operation &op) {
   if (!view)
     return {};
   SmallVector<int64_t> axes(cast<RankedTensorType>(view.getType()).getRank());
-  if (auto sharding = op.getAttrOfType<dist::ShardingAttr>("dist.sharding"))
+  if (auto sharding = dist::shardingAttr.of(&op))
     llvm::transform(sharding.getDims(), axes.begin(), axisBits);
   return axes;
 }
@@ -211,7 +210,7 @@ ValueShape ValueShapes::of(Value value) const {
   int64_t sequence = dimIndex(value.getType(), "seq");
   bool isSplit =
       sequence >= 0 && sequence < static_cast<int64_t>(axes.size()) && (axes[sequence] & exec::axisBit("cp"));
-  bool isZigzag = isSplit && function->getParentOfType<ModuleOp>()->hasAttr(dist::zigzagName);
+  bool isZigzag = isSplit && dist::zigzagAttr.isOn(function->getParentOfType<ModuleOp>());
   return {cast<RankedTensorType>(value.getType()), axes, partial.lookup(value), isZigzag};
 }
 

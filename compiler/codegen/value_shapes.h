@@ -2,6 +2,7 @@
 // records both beside the value's size.
 #pragma once
 
+#include "dialects/attributes.h"
 #include "dialects/exec/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,22 +25,13 @@ struct ValueShape {
   bool isZigzag = false; ///< the sequence is split over cp in zigzag order, or the parts are those of such a split
 };
 
-/// The program attribute with the shapes of its values: by name, an array of tensor type, splits and partial axes.
-inline constexpr llvm::StringLiteral shapesName = "exec.shapes";
-/// Returns the shape of a value in `shapes`, or nothing if the value is not listed.
+/// Returns the shape of a value in `shapes`, the `exec.shapes` of a program, or nothing if the value is not listed.
 std::optional<ValueShape> shapeIn(mlir::DictionaryAttr shapes, mlir::StringAttr value);
-
-/// The program attribute with the axes of operands and results of its collectives: by name, a dictionary of `split`,
-/// `partial` and `reduction`.
-inline constexpr llvm::StringLiteral axesName = "exec.axes";
 
 /// Returns the plan's name of a value. The program's own values have its name as a prefix.
 std::string nameInPlan(llvm::StringRef program, llvm::StringRef value);
 /// Returns the plan's name of the value in a program's buffer.
 std::string nameInPlan(llvm::StringRef program, exec::BufferAttr buffer);
-/// The kernel attribute that lists the launches it is compiled for: for each launch, an array of the names of its
-/// buffers' values.
-inline constexpr llvm::StringLiteral usesName = "exec.uses";
 
 /// Shapes of the values that functions pass to each other, by their names in the plan.
 using KeptShapes = std::map<std::string, ValueShape>;

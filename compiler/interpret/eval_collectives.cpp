@@ -2,7 +2,7 @@
 // rank in its group is counted with the first of these axes slowest. Every rank adds terms in the order of positions.
 #include "compiler/interpret/evaluators.h"
 #include "compiler/interpret/ranks.h"
-#include "dialects/dist/zigzag.h"
+#include "dialects/attributes.h"
 #include "format/zigzag.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -59,7 +59,7 @@ void forEachInPart(const Tensor &whole, const Tensor &part, int64_t dim, int64_t
 template <typename Copy>
 void forEachInPart(Operation *op, const Tensor &whole, const Tensor &part, int64_t dim, int64_t position, Copy copy) {
   int64_t size = part.shape()[dim], chunk = size / 2;
-  if (!op->hasAttr(dist::zigzagName))
+  if (!dist::zigzagAttr.isOn(op))
     return forEachInPart(whole, part, dim, position * size, copy);
   SmallVector<int64_t> inWhole = rowMajorStrides(whole.shape()), inPart = rowMajorStrides(part.shape()),
                        shape(part.shape());

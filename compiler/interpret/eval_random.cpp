@@ -1,8 +1,8 @@
 // Dropout, and the mask that attention also uses. The random bits are those of format/abi.h.
 #include "compiler/interpret/dropout_mask.h"
 #include "compiler/interpret/evaluators.h"
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/dist/zigzag.h"
 #include "dialects/model/dialect.h"
 #include "format/abi.h"
 
@@ -18,7 +18,7 @@ DropoutMask::DropoutMask(Operation *op, double rate, int64_t id, ArrayAttr origi
     origin[0] = context.firstSample;
   for (unsigned dim = 0; origins && dim < origins.size() && dim < origin.size(); ++dim)
     origin[dim] = originOf(origins[dim], context);
-  for (unsigned dim = 0; op->hasAttr(dist::zigzagName) && dim < origin.size(); ++dim)
+  for (unsigned dim = 0; dist::zigzagAttr.isOn(op) && dim < origin.size(); ++dim)
     if (auto found = dyn_cast<dist::OriginAttr>(origins[dim]))
       for (auto [axis, stride] : llvm::zip_equal(found.getAxes(), found.getStrides()))
         if (axis == "cp") {

@@ -4,6 +4,7 @@
 #include "compiler/attributes/run_attributes.h"
 #include "compiler/layout/update_programs.h"
 #include "compiler/passes.h"
+#include "dialects/attributes.h"
 
 using namespace mlir;
 
@@ -62,14 +63,18 @@ void buildAdd(ModuleOp module, const SegmentLayout &segment) {
 struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    OptimizerConfig optimizer = readOptimizer(module);
+    exec::OptimizerAttr optimizer = exec::optimizerAttr.of(module);
+    if (!optimizer) {
+      module.emitError("needs exec.optimizer, which the phase model sets");
+      return signalPassFailure();
+    }
     for (const SegmentLayout &segment : readSegments(module)) {
       if (llvm::all_of(segment.buckets, [](const SegmentBucket &bucket) { return bucket.isFrozen; }))
         continue;
       buildAdd(module, segment);
       buildNorm(module, segment);
       RegionFunction f(module, segment.kind + ".update");
-      ClipFactors clips(f, segment, optimizer.qkClipThreshold);
+      ClipFactors clips(f, segment, optimizer.getQkClipThreshold());
       for (const SegmentBucket &bucket : segment.buckets)
         if (isUpdated(bucket)) {
           f.moveTo(locationOf(segment, bucket));
@@ -78,9 +83,9 @@ struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
       f.finish();
     }
     RegionFunction decides(module, "step.scalars");
-    decides.setAttribute("exec.max_grad_norm", decides.b.getF64FloatAttr(optimizer.clip ? optimizer.maxGradNorm : 0));
-    if (optimizer.skipSpikeFactor > 0)
-      decides.setAttribute("exec.limits_norm", decides.b.getUnitAttr());
+    decides.setAttribute(exec::maxGradNormAttr, decides.b.getF64FloatAttr(optimizer.getMaxGradNorm()));
+    if (optimizer.getSkipSpikeFactor() > 0)
+      decides.setAttribute(exec::limitsNormAttr, decides.b.getUnitAttr());
     decides.finish();
   }
 };

@@ -6,6 +6,7 @@
 #include "compiler/layout/segment_layout.h"
 #include "compiler/layout/stage_calls.h"
 #include "compiler/passes.h"
+#include "dialects/attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
@@ -51,13 +52,13 @@ struct FormedSegment {
 class ParameterReader {
 public:
   ParameterReader(ModuleOp module, const planner::Plan &plan)
-      : plan(plan), layout(module), sizes(module->getAttrOfType<DictionaryAttr>("model.sizes")),
-        optimizer(rt::optimizerRow(readOptimizer(module).type)), runs(readRuns(module)) {}
+      : plan(plan), layout(module), sizes(model::sizesAttr.of(module)),
+        optimizer(*exec::optimizerAttr.of(module).getType()), runs(readRuns(module)) {}
 
   FailureOr<std::vector<FormedParameter>> read(func::FuncOp function) {
     std::vector<FormedParameter> parameters;
     for (BlockArgument argument : function.getArguments()) {
-      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+      auto role = model::roleAttr.ofArgument(function, argument.getArgNumber());
       if (!role || role.getValue() != "parameter")
         continue;
       if (failed(readParameter(function, argument, parameters.emplace_back())))
@@ -68,10 +69,10 @@ public:
 
 private:
   LogicalResult readParameter(func::FuncOp function, BlockArgument argument, FormedParameter &out) {
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
-    auto place = function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding");
-    auto all = function->getAttrOfType<DictionaryAttr>("model.parameters");
-    auto facts = all && name ? all.getAs<DictionaryAttr>(name.getValue()) : DictionaryAttr();
+    auto name = model::nameAttr.ofArgument(function, argument.getArgNumber());
+    auto place = dist::shardingAttr.ofArgument(function, argument.getArgNumber());
+    auto all = model::parametersAttr.of(function);
+    auto facts = all && name ? all.getAs<exec::ParameterAttr>(name.getValue()) : exec::ParameterAttr();
     out.local = dyn_cast<RankedTensorType>(argument.getType());
     if (!place || !facts || !out.local || place.getDims().size() != dimNames(out.local).size())
       return emitError(argument.getLoc()) << "parameter " << name << " of @" << function.getSymName()
@@ -87,26 +88,20 @@ private:
       auto unpadded = sizes ? sizes.getAs<IntegerAttr>(dim) : IntegerAttr();
       parameter.shape.push_back(unpadded ? unpadded.getInt() : parameter.paddedShape.back());
     }
-    auto initializer = facts.getAs<StringAttr>("initializer");
-    auto kind = exec::symbolizeInitializer(initializer ? initializer.getValue() : "zeros");
-    parameter.initializer.kind =
-        static_cast<Initializer::Kind>(static_cast<int>(kind.value_or(exec::Initializer::Zeros)));
-    if (auto stddev = facts.getAs<FloatAttr>("stddev"))
-      parameter.initializer.stddev = stddev.getValueAsDouble();
-    if (auto tied = facts.getAs<StringAttr>("tied_to"))
-      parameter.tiedTo = tied.str();
-    out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), "model.frozen"));
-    out.decays = facts.contains("decays") && !out.isFrozen;
-    if (auto group = facts.getAs<IntegerAttr>("rate_group"); group && !out.isFrozen)
-      out.rateGroup = group.getInt();
-    if (auto clip = facts.getAs<DictionaryAttr>("clip"))
+    parameter.initializer.kind = static_cast<Initializer::Kind>(static_cast<int>(facts.getInitializer()));
+    parameter.initializer.stddev = facts.getStddev();
+    parameter.tiedTo = facts.getTiedTo().str();
+    out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), model::frozenAttr));
+    out.decays = facts.getDecays() && !out.isFrozen;
+    out.rateGroup = out.isFrozen ? 0 : facts.getRateGroup();
+    if (exec::ClipAttr clip = facts.getClip())
       readClip(function, clip, out);
     readAxes(function, out);
-    if (out.isFrozen || !trains(function->getParentOfType<ModuleOp>()))
+    if (out.isFrozen || !exec::trains(function->getParentOfType<ModuleOp>()))
       return success();
-    if (auto rate = facts.getAs<FloatAttr>("sign_rate")) {
+    if (facts.getSignRate() > 0) {
       out.optimizer = rt::pb::SIGN;
-      out.signRate = rate.getValueAsDouble();
+      out.signRate = facts.getSignRate();
       out.decays = false;
       out.rateGroup = 0; // the optimizer has no learning rate
       return success();
@@ -115,10 +110,8 @@ private:
   }
 
   /// The columns of the weight begin with the dimension of its key-value heads.
-  void readClip(func::FuncOp function, DictionaryAttr clip, FormedParameter &out) const {
-    out.clip = {.counter = clip.getAs<StringAttr>("counter").str(),
-                .dim = clip.getAs<StringAttr>("heads").str(),
-                .exponent = clip.getAs<FloatAttr>("exponent").getValueAsDouble()};
+  void readClip(func::FuncOp function, exec::ClipAttr clip, FormedParameter &out) const {
+    out.clip = {.counter = clip.getCounter().str(), .dim = clip.getHeads().str(), .exponent = clip.getExponent()};
     llvm::copy_if(partialOf(function, "counter", out.clip->counter), std::back_inserter(out.clip->axes),
                   [&](StringAttr axis) { return layout.mesh().size(axis.getValue()) > 1; });
     ArrayRef<int64_t> shape = out.local.getShape();
@@ -219,9 +212,9 @@ private:
   /// Returns the axes over which an argument of the function is partial.
   static Axes partialOf(func::FuncOp function, StringRef ofRole, StringRef name) {
     for (unsigned index = 0; index < function.getNumArguments(); ++index) {
-      auto role = function.getArgAttrOfType<StringAttr>(index, "model.role");
-      auto place = function.getArgAttrOfType<dist::ShardingAttr>(index, "dist.sharding");
-      auto other = function.getArgAttrOfType<StringAttr>(index, "model.name");
+      auto role = model::roleAttr.ofArgument(function, index);
+      auto place = dist::shardingAttr.ofArgument(function, index);
+      auto other = model::nameAttr.ofArgument(function, index);
       if (place && role && other && role.getValue() == ofRole && other.getValue() == name)
         return Sharding(place).partial;
     }
@@ -489,30 +482,28 @@ LogicalResult nameTies(std::vector<FormedSegment> &segments) {
 struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (!module->getAttrOfType<dist::MeshAttr>("dist.mesh")) {
-      module.emitError("needs dist.mesh, which apply-plan sets");
+    FailureOr<planner::Plan> read = readPlan(module);
+    if (failed(read))
+      return signalPassFailure();
+    exec::OptimizerAttr optimizer = exec::optimizerAttr.of(module);
+    if (!optimizer) {
+      module.emitError("needs exec.optimizer, which the phase model sets");
       return signalPassFailure();
     }
-    auto optimizer = module->getAttrOfType<DictionaryAttr>("exec.optimizer");
-    auto type = optimizer ? optimizer.getAs<StringAttr>("type") : StringAttr();
-    if (type && !rt::findOptimizer(type.getValue())) {
-      module.emitError("exec.optimizer has the type ") << type << ", which is no optimizer of format/optimizers.h";
-      return signalPassFailure();
-    }
-    planner::Plan plan = readPlan(module);
+    const planner::Plan &plan = *read;
     Layout layout(module);
     ParameterReader reader(module, plan);
     std::vector<FormedSegment> segments;
     for (auto function : module.getOps<func::FuncOp>()) {
       auto [kind, phase] = function.getSymName().split('.');
-      if (!function->hasAttr("model.segment") || phase == "prefill") // decode has the same parameters
+      if (!model::segmentAttr.isOn(function) || phase == "prefill") // decode has the same parameters
         continue;
       auto parameters = reader.read(function);
       if (failed(parameters))
         return signalPassFailure();
       FormedSegment &segment = segments.emplace_back(FormedSegment{function, {}, std::move(*parameters)});
       segment.layout.kind = kind.str();
-      segment.layout.master = readMasters(module) && llvm::any_of(segment.parameters, [](const FormedParameter &p) {
+      segment.layout.master = optimizer.getMasters() && llvm::any_of(segment.parameters, [](const FormedParameter &p) {
                                 return !p.isFrozen && !p.local.getElementType().isF32();
                               });
     }

@@ -7,6 +7,7 @@
 #include "compiler/codegen/guards.h"
 #include "compiler/layout/bucket_values.h"
 #include "compiler/passes.h"
+#include "dialects/attributes.h"
 #include "dialects/exec/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -55,7 +56,7 @@ public:
       for (BlockArgument argument : function.getArguments())
         if (role(function, argument) == "input") {
           bytes = bytesOf(argument.getType());
-          auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.name");
+          auto name = model::nameAttr.ofArgument(function, argument.getArgNumber());
           limitsAttention |= name && name == "visible_from";
         }
     });
@@ -120,7 +121,7 @@ private:
   }
 
   static StringRef role(func::FuncOp function, BlockArgument argument) {
-    auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+    auto role = model::roleAttr.ofArgument(function, argument.getArgNumber());
     return role ? role.getValue() : "";
   }
 
@@ -131,8 +132,8 @@ private:
 
   /// Returns whether an argument or result has a role and name that `describe` can handle.
   bool isKnown(DictionaryAttr attributes) const {
-    auto role = attributes ? attributes.getAs<StringAttr>("model.role") : StringAttr();
-    auto name = attributes ? attributes.getAs<StringAttr>("model.name") : StringAttr();
+    auto role = model::roleAttr.in(attributes);
+    auto name = model::nameAttr.in(attributes);
     if (!role || !name)
       return false;
     if (role == "input")
@@ -150,14 +151,14 @@ private:
 
   /// Returns the attributes of an argument or result, by its role.
   NamedAttrList describe(DictionaryAttr attributes, Type type) {
-    StringRef role = cast<StringAttr>(attributes.get("model.role")).getValue();
-    StringRef name = cast<StringAttr>(attributes.get("model.name")).getValue();
+    StringRef role = cast<StringAttr>(attributes.get(model::roleAttr)).getValue();
+    StringRef name = cast<StringAttr>(attributes.get(model::nameAttr)).getValue();
     Builder b(type.getContext());
     NamedAttrList list;
-    auto offset = [&](uint64_t bytes) { list.set("exec.offset", b.getI64IntegerAttr(static_cast<int64_t>(bytes))); };
-    auto value = [&](const std::string &text) { list.set("exec.value", b.getStringAttr(text)); };
+    auto offset = [&](uint64_t bytes) { list.set(exec::offsetAttr, b.getI64IntegerAttr(static_cast<int64_t>(bytes))); };
+    auto value = [&](const std::string &text) { list.set(exec::valueAttr, b.getStringAttr(text)); };
     if (role == "parameter" || role == "accumulator" || role == "scattered") {
-      describeBucket(role, name, list, attributes.getAs<ArrayAttr>("exec.share"));
+      describeBucket(role, name, list, exec::shareAttr.in(attributes));
     } else if (role == "state") {
       offset(stateOffset(*segment, name));
       value(name.str());
@@ -211,12 +212,12 @@ private:
                            : totalValue(bucket));
     Builder b(context);
     if (isScattered)
-      list.set("exec.region", b.getStringAttr(exec::stringifyRegion(exec::Region::WholeGradients)));
+      list.set(exec::regionAttr, b.getStringAttr(exec::stringifyRegion(exec::Region::WholeGradients)));
     else if (isAdded)
-      list.set("exec.bucket", b.getI64IntegerAttr(bucket.number + 1));
+      list.set(exec::bucketAttr, b.getI64IntegerAttr(bucket.number + 1));
     // The rank's shard of an unsharded buffer.
     if (share && isWhole)
-      list.set("exec.part", b.getI64IntegerAttr(axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>()))));
+      list.set(exec::partAttr, b.getI64IntegerAttr(axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>()))));
   }
 
   /// Describes a parameter or its gradient at the address where layer calls access it.
@@ -227,16 +228,16 @@ private:
     setPlace(list, isStored ? segment->parameterOffset(parameter) : segment->gradientOffset(parameter),
              isStored ? value : value + ".gradient");
     if (isStored ? bucket.wholeStoredOffset : bucket.wholeGradientOffset)
-      list.set("exec.region", b.getStringAttr(exec::stringifyRegion(isStored ? exec::Region::WholeParameters
-                                                                             : exec::Region::WholeGradients)));
+      list.set(exec::regionAttr, b.getStringAttr(exec::stringifyRegion(isStored ? exec::Region::WholeParameters
+                                                                                : exec::Region::WholeGradients)));
     if (!isStored)
-      list.set("exec.bucket", b.getI64IntegerAttr(bucket.number + 1));
+      list.set(exec::bucketAttr, b.getI64IntegerAttr(bucket.number + 1));
   }
 
   void setPlace(NamedAttrList &list, uint64_t offset, const std::string &value) const {
     Builder b(context);
-    list.set("exec.offset", b.getI64IntegerAttr(static_cast<int64_t>(offset)));
-    list.set("exec.value", b.getStringAttr(value));
+    list.set(exec::offsetAttr, b.getI64IntegerAttr(static_cast<int64_t>(offset)));
+    list.set(exec::valueAttr, b.getStringAttr(value));
   }
 
   MLIRContext *context;
@@ -252,7 +253,7 @@ struct LayOutRegionsPass : impl::LayOutRegionsBase<LayOutRegionsPass> {
     ModuleOp module = getOperation();
     std::vector<SegmentLayout> segments = readSegments(module);
     RegionLayout layout(module, segments);
-    if (!generates(module))
+    if (!exec::generates(module))
       layout.placeInputs(module);
     for (auto function : module.getOps<func::FuncOp>())
       if (failed(layout.place(function)))

@@ -1,6 +1,7 @@
 // Builds functions on slices of a segment's regions: the norm and the updates at the end of a step.
 #pragma once
 
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -54,10 +55,10 @@ public:
 
 private:
   mlir::DictionaryAttr attributes(llvm::StringRef role, llvm::StringRef name, llvm::ArrayRef<mlir::StringAttr> share) {
-    llvm::SmallVector<mlir::NamedAttribute> list = {b.getNamedAttr("model.role", b.getStringAttr(role)),
-                                                    b.getNamedAttr("model.name", b.getStringAttr(name))};
+    llvm::SmallVector<mlir::NamedAttribute> list = {b.getNamedAttr(model::roleAttr, b.getStringAttr(role)),
+                                                    b.getNamedAttr(model::nameAttr, b.getStringAttr(name))};
     if (!share.empty())
-      list.push_back(b.getNamedAttr("exec.share", axes(share)));
+      list.push_back(b.getNamedAttr(exec::shareAttr, axes(share)));
     return b.getDictionaryAttr(list);
   }
 

@@ -1,6 +1,7 @@
 #include "compiler/layout/segment_layout.h"
 
 #include "compiler/attributes/run_attributes.h"
+#include "dialects/attributes.h"
 #include "dialects/exec/dialect.h"
 
 using namespace mlir;
@@ -107,7 +108,7 @@ SegmentBucket readBucket(exec::BucketOp op, dist::MeshAttr mesh) {
 
 std::vector<SegmentLayout> readSegments(ModuleOp module) {
   std::vector<SegmentLayout> segments;
-  auto mesh = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  auto mesh = dist::meshAttr.of(module);
   for (auto op : module.getOps<exec::SegmentOp>()) {
     SegmentLayout &segment = segments.emplace_back();
     segment.kind = op.getKind().str();

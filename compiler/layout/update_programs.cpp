@@ -4,6 +4,7 @@
 // the momentum of one bucket, and each rank orthogonalizes the whole matrices and applies its slices.
 #include "compiler/layout/update_programs.h"
 
+#include "dialects/attributes.h"
 #include "format/optimizers.h"
 
 #include <algorithm>
@@ -18,7 +19,7 @@ namespace {
 /// Builds the update of one bucket. Arguments precede all ops.
 class UpdateProgram {
 public:
-  UpdateProgram(RegionFunction &f, const SegmentBucket &bucket, bool hasMaster, const OptimizerConfig &settings,
+  UpdateProgram(RegionFunction &f, const SegmentBucket &bucket, bool hasMaster, exec::OptimizerAttr settings,
                 const ClipFactors &clips)
       : f(f), b(f.b), bucket(bucket), hasMaster(hasMaster), settings(settings), f32(b.getF32Type()),
         type(f.flat(bucket.partElements, f32)) {
@@ -69,10 +70,8 @@ private:
   double weightDecay() const {
     if (!bucket.decays)
       return 0;
-    size_t group = bucket.rateGroup; // from 1
-    if (group == 0 || group > settings.rateGroups.size())
-      return settings.weightDecay;
-    return settings.rateGroups[group - 1].weightDecay.value_or(settings.weightDecay);
+    auto group = bucket.rateGroup; // from 1
+    return group == 0 ? double(settings.getWeightDecay()) : settings.getGroupDecays()[group - 1];
   }
   Value decayed(Value step) {
     if (double decay = weightDecay(); decay != 0)
@@ -89,7 +88,7 @@ private:
   OpBuilder &b;
   const SegmentBucket &bucket;
   const bool hasMaster;
-  const OptimizerConfig &settings;
+  exec::OptimizerAttr settings;
   const Type f32;
   const RankedTensorType type;
   Value old, sum, weight; ///< stored parameters, summed gradient, and master copy or stored parameters
@@ -115,18 +114,18 @@ void UpdateProgram::finish(Value updated, ArrayRef<Value> newStates) {
 void UpdateProgram::buildAdamW() {
   Value moment1 = states[0], moment2 = states[1];
   Value gradient = mul(sum, scalar("gradient_scale"));
-  Value first = add(mul(moment1, constant(settings.beta1)), mul(gradient, constant(1 - settings.beta1)));
+  Value first = add(mul(moment1, constant(settings.getBeta1())), mul(gradient, constant(1 - settings.getBeta1())));
   Value second =
-      add(mul(moment2, constant(settings.beta2)), mul(mul(gradient, gradient), constant(1 - settings.beta2)));
+      add(mul(moment2, constant(settings.getBeta2())), mul(mul(gradient, gradient), constant(1 - settings.getBeta2())));
   Value deviation = root(mul(second, scalar("bias_correction2")));
-  Value step = div(mul(first, scalar("bias_correction1")), add(deviation, constant(settings.epsilon)));
+  Value step = div(mul(first, scalar("bias_correction1")), add(deviation, constant(settings.getEpsilon())));
   finish(sub(weight, mul(decayed(step), rate())), {first, second});
 }
 
 void UpdateProgram::buildSgd() {
   Value gradient = decayed(mul(sum, scalar("gradient_scale")));
-  Value momentum = add(mul(states[0], constant(settings.momentum)), gradient);
-  Value step = settings.nesterov ? add(gradient, mul(momentum, constant(settings.momentum))) : momentum;
+  Value momentum = add(mul(states[0], constant(settings.getMomentum())), gradient);
+  Value step = settings.getNesterov() ? add(gradient, mul(momentum, constant(settings.getMomentum()))) : momentum;
   finish(sub(weight, mul(step, rate())), {momentum});
 }
 
@@ -140,7 +139,7 @@ Value UpdateProgram::gathered(Value update) {
   Sharding sharding(slice.getRank());
   for (auto [side, split] : llvm::enumerate(bucket.sides))
     sharding.dims[side + 1] = split.axes;
-  x.getDefiningOp()->setAttr("dist.sharding", sharding.attribute(b.getContext()));
+  dist::shardingAttr.set(x.getDefiningOp(), sharding.attribute(b.getContext()));
   for (int side : {0, 1}) {
     if (bucket.sides[side].parts == 1)
       continue;
@@ -187,7 +186,7 @@ Value UpdateProgram::orthogonalized(Value x) {
     return b.create<model::ReduceSumOp>(f.loc, less, of);
   };
   x = div(x, add(root(sumOver(sumOver(mul(x, x)))), constant(epsilon)));
-  for (int64_t step = 0; step < settings.newtonSchulzSteps; ++step) {
+  for (int64_t step = 0; step < settings.getNewtonSchulzSteps(); ++step) {
     Value twin = view(x, asTwin);
     Value square = contract(x, twin, asSquare);
     Value fourth = view(contract(square, view(square, asOther), asResult), asSquare);
@@ -201,16 +200,16 @@ Value UpdateProgram::orthogonalized(Value x) {
 /// Returns the factor of an orthogonal update. Rows of a matrix are inputs of a layer, columns are outputs.
 double UpdateProgram::scaleOfUpdate() const {
   auto inputs = static_cast<double>(wholeSize(0)), outputs = static_cast<double>(wholeSize(1));
-  double scale = settings.scaleMode == "spectral"        ? std::max(inputs, outputs)
-                 : settings.scaleMode == "shape_scaling" ? std::max(1.0, outputs / inputs)
-                                                         : outputs / inputs;
-  return std::sqrt(scale) * settings.scaleFactor;
+  double scale = settings.getScaleMode() == "spectral"        ? std::max(inputs, outputs)
+                 : settings.getScaleMode() == "shape_scaling" ? std::max(1.0, outputs / inputs)
+                                                              : outputs / inputs;
+  return std::sqrt(scale) * settings.getScaleFactor();
 }
 
 void UpdateProgram::buildMuon() {
   Value gradient = mul(sum, scalar("gradient_scale"));
-  Value momentum = add(mul(states[0], constant(settings.momentum)), gradient);
-  Value update = settings.nesterov ? add(gradient, mul(momentum, constant(settings.momentum))) : momentum;
+  Value momentum = add(mul(states[0], constant(settings.getMomentum())), gradient);
+  Value update = settings.getNesterov() ? add(gradient, mul(momentum, constant(settings.getMomentum()))) : momentum;
   Value step = decayed(mul(sliced(orthogonalized(gathered(update))), constant(scaleOfUpdate())));
   finish(sub(weight, mul(step, rate())), {momentum});
 }
@@ -224,7 +223,7 @@ void UpdateProgram::buildSign() {
 
 } // namespace
 
-void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings,
+void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, exec::OptimizerAttr settings,
                  const ClipFactors &clips) {
   UpdateProgram program(f, bucket, master, settings, clips);
   switch (bucket.optimizer) {

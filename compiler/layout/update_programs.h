@@ -1,15 +1,15 @@
 // The update program of each optimizer.
 #pragma once
 
-#include "compiler/import/run/run_config.h"
 #include "compiler/layout/clip_factors.h"
+#include "dialects/exec/dialect.h"
 
 namespace espalier {
 
 /// Adds the update of one bucket to `f`: arguments and results are the rank's parameters, its summed gradient, the f32
 /// master copy if `master`, and the state tensors. The program is that of the bucket's optimizer. `clips` has the
 /// factors of QK-clip.
-void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, const OptimizerConfig &settings,
+void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, exec::OptimizerAttr settings,
                  const ClipFactors &clips);
 
 } // namespace espalier

@@ -31,7 +31,7 @@ uint32_t allAxes(const planner::Plan &plan) {
 
 /// Adds the scalars that the host sets, and one value per scalar slot. Before the all-reduce, a rank holds partial sums
 /// in the slots of sums. Slots that the run does not use have no value.
-uint32_t addScalars(uint32_t axes, const OptimizerConfig &optimizer, PlanTables &tables) {
+uint32_t addScalars(uint32_t axes, exec::OptimizerAttr optimizer, PlanTables &tables) {
   pb::Value all;
   all.set_name("scalars");
   all.set_elements(rt::ScalarSlotCount);
@@ -50,8 +50,8 @@ uint32_t addScalars(uint32_t axes, const OptimizerConfig &optimizer, PlanTables 
   };
   auto isUsed = [&](uint32_t slot) {
     if (slot == rt::NormLimit)
-      return optimizer.skipSpikeFactor > 0;
-    return slot < rt::GroupRate || slot - rt::GroupRate < optimizer.rateGroups.size();
+      return optimizer.getSkipSpikeFactor() > 0;
+    return slot < rt::GroupRate || slot - rt::GroupRate < optimizer.getGroupDecays().size();
   };
   for (auto [name, slot] : codegen::scalarSlots)
     if (isUsed(slot))
@@ -149,7 +149,7 @@ pb::Transfer transferNamed(const std::string &name, pb::Transfer::Kind kind, con
 void addNames(ModuleOp module, const RegionSizes &regions, const planner::Plan &plan, pb::Plan &out) {
   bool hasCollectives = false;
   module.walk([&](exec::StartOp) { hasCollectives = true; });
-  bool hasLines = plan.pp > 1, hasBackward = trains(module);
+  bool hasLines = plan.pp > 1, hasBackward = exec::trains(module);
   for (auto [name, occurs] :
        {std::pair("compute", true), std::pair("gradients", plan.ranks() > 1), std::pair("collectives", hasCollectives),
         std::pair("out", hasLines), std::pair("in", hasLines), std::pair("din", hasLines && hasBackward),
@@ -198,7 +198,7 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
                                PlanTables &tables) {
   StepTransfers numbers;
   addPassingValues(module, tables);
-  uint32_t axes = allAxes(plan), scalars = addScalars(axes, readOptimizer(module), tables);
+  uint32_t axes = allAxes(plan), scalars = addScalars(axes, exec::optimizerAttr.of(module), tables);
   pb::Transfer inputs = transferNamed("tok", pb::Transfer::COPY, "to_device", tables);
   for (const char *name : trainingInputs) {
     int64_t value = tables.findValue(name);
@@ -220,9 +220,9 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
   if (axes)
     numbers.agree = addAgreement(axes, tables);
   if (plan.pp > 1)
-    numbers.forth = addLines(regions, 1, "", trains(module), tables);
+    numbers.forth = addLines(regions, 1, "", exec::trains(module), tables);
   if (plan.pp > 1 && planner::isVShaped(plan.schedule))
-    numbers.back = addLines(regions, -1, ".back", trains(module), tables);
+    numbers.back = addLines(regions, -1, ".back", exec::trains(module), tables);
   return numbers;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/link/plan_numbers.h"
 #include "compiler/link/plan_tables.h"
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
 #include "format/axes.h"
 #include "format/functions.h"
@@ -218,10 +219,10 @@ uint32_t Emitter::emitStart(exec::StartOp start) {
 
 void Emitter::emitProgram(exec::ProgramOp program) {
   subprogram = plan.add_subprograms();
-  shapes = program->getAttrOfType<DictionaryAttr>(codegen::shapesName);
+  shapes = exec::shapesAttr.of(program);
   subprogram->set_name(program.getSymName().str());
   transfers.clear();
-  auto guards = program->getAttrOfType<DenseI64ArrayAttr>("exec.guards");
+  auto guards = exec::guardsAttr.of(program);
   for (ArrayRef<int64_t> left = guards ? guards.asArrayRef() : ArrayRef<int64_t>(); left.size() >= 3;
        left = left.drop_front(3)) {
     pb::Guard *guard = subprogram->add_guards();
@@ -246,7 +247,7 @@ void Emitter::emitProgram(exec::ProgramOp program) {
 
 /// Adds the axes that propagate-value-axes has found for the operands and results of the program's collectives.
 void Emitter::emitAxes(exec::ProgramOp program) {
-  auto axes = program->getAttrOfType<DictionaryAttr>(codegen::axesName);
+  auto axes = exec::axesAttr.of(program);
   for (NamedAttribute entry : axes ? axes.getValue() : ArrayRef<NamedAttribute>()) {
     int64_t number = tables.findValue(codegen::nameInPlan(subprogram->name(), entry.getName()));
     pb::Value &value = *plan.mutable_values(static_cast<int>(number));
@@ -266,10 +267,10 @@ void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
 
 /// Sets the measured matmul algorithms from the cluster file.
 void Emitter::addMatmulAlgorithms() {
-  auto measured = module->getAttrOfType<DictionaryAttr>("exec.matmul_algorithms");
+  auto measured = exec::matmulAlgorithmsAttr.of(module);
   if (!measured || !exec::isCuda(module))
     return;
-  auto products = measured.getAs<DictionaryAttr>("products");
+  DictionaryAttr products = measured.getProducts();
   for (pb::Subprogram &program : *plan.mutable_subprograms())
     for (pb::Instruction &instruction : *program.mutable_instructions()) {
       if (!instruction.has_call() || instruction.call().function() != pb::LibraryCall::MATMUL)
@@ -278,14 +279,14 @@ void Emitter::addMatmulAlgorithms() {
       if (auto algorithm = products.getAs<StringAttr>(productName(plan, call)))
         call.set_algorithm(llvm::fromHex(algorithm.getValue()));
       if (!call.algorithm().empty() && plan.libraries_size() == 0)
-        plan.add_libraries(measured.getAs<StringAttr>("library").str());
+        plan.add_libraries(measured.getLibrary().str());
     }
 }
 
 /// Lists the values that each kernel's launches pass. Must run after all programs, because only then do values have
 /// indices. A kernel that was not made by lowering has no launches.
 void Emitter::emitUses(exec::KernelOp kernel, pb::Kernel &message) {
-  auto uses = kernel->getAttrOfType<ArrayAttr>(codegen::usesName);
+  auto uses = exec::usesAttr.of(kernel);
   for (Attribute use : uses ? uses.getValue() : ArrayRef<Attribute>())
     for (auto [operand, value] : llvm::zip_equal(*message.mutable_operands(), cast<ArrayAttr>(use).getValue()))
       operand.add_values(static_cast<uint32_t>(tables.findValue(cast<StringAttr>(value).str())));

@@ -20,8 +20,8 @@ namespace {
 
 class Linker {
 public:
-  Linker(ModuleOp module, rt::pb::Plan &out)
-      : module(module), split(readPlan(module)), runs(readRuns(module)), segments(readSegments(module)),
+  Linker(ModuleOp module, planner::Plan split, rt::pb::Plan &out)
+      : module(module), split(std::move(split)), runs(readRuns(module)), segments(readSegments(module)),
         regions(readRegions(module)), out(out) {}
 
   LogicalResult link() {
@@ -31,7 +31,7 @@ public:
       out.add_roles(exec::stringifyRole(static_cast<exec::Role>(role)).str());
     for (uint32_t region = 0; region <= exec::getMaxEnumValForRegion(); ++region)
       out.add_regions(exec::stringifyRegion(static_cast<exec::Region>(region)).str());
-    generates(module) ? linkGeneration() : linkStep();
+    exec::generates(module) ? linkGeneration() : linkStep();
     addCommunicators(out);
     return success();
   }
@@ -43,6 +43,8 @@ private:
     if (split.stages.size() != chunks)
       return module.emitError("needs exec.plan with a stage for each of ")
              << chunks << " chunks, got " << split.stages.size();
+    if (!exec::optimizerAttr.of(module))
+      return module.emitError("needs exec.optimizer, which the phase model sets");
     if (runs.size() < 2)
       return module.emitError("needs model.runs with a first and a last segment, got ") << runs.size();
     for (const SegmentRun &run : runs)
@@ -53,7 +55,7 @@ private:
 
   /// Links a plan that trains or evaluates.
   void linkStep() {
-    bool hasBackward = trains(module);
+    bool hasBackward = exec::trains(module);
     std::vector<int64_t> ramp = hasBackward ? readRamp(module) : std::vector<int64_t>();
     addNames(module, regions, split, out);
     PlanTables tables(out);
@@ -92,6 +94,9 @@ struct LinkPlanPass : impl::LinkPlanBase<LinkPlanPass> {
 
 } // namespace
 
-LogicalResult linkPlan(ModuleOp module, rt::pb::Plan &plan) { return Linker(module, plan).link(); }
+LogicalResult linkPlan(ModuleOp module, rt::pb::Plan &plan) {
+  FailureOr<planner::Plan> split = readPlan(module);
+  return failed(split) ? failure() : Linker(module, std::move(*split), plan).link();
+}
 
 } // namespace espalier

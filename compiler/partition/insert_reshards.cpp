@@ -4,6 +4,7 @@
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,12 +25,12 @@ public:
 
   void run() {
     for (Operation &op : llvm::make_early_inc_range(body)) {
-      auto wanted = op.getAttrOfType<ArrayAttr>("dist.operands");
+      auto wanted = dist::operandsAttr.of(&op);
       if (!wanted)
         continue;
       for (auto [index, attribute] : llvm::enumerate(wanted.getAsRange<dist::ShardingAttr>()))
         op.setOperand(index, moved(op.getOperand(index), attribute, &op));
-      op.removeAttr("dist.operands");
+      op.removeAttr(dist::operandsAttr);
     }
   }
 

@@ -1,6 +1,6 @@
 #include "compiler/partition/layout.h"
 
-#include "dialects/dist/zigzag.h"
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -22,12 +22,12 @@ dist::ShardingAttr Sharding::attribute(MLIRContext *context) const {
 }
 
 Layout::Layout(ModuleOp module) {
-  meshAttribute = module->getAttrOfType<dist::MeshAttr>("dist.mesh");
+  meshAttribute = dist::meshAttr.of(module);
   if (!meshAttribute)
     meshAttribute = dist::MeshAttr::get(module.getContext(), {}, {});
-  sequenceParallel = module->hasAttr("dist.sequence_parallel");
-  zigzag = module->hasAttr(dist::zigzagName);
-  if (auto dims = module->getAttrOfType<DictionaryAttr>("dist.dims"))
+  sequenceParallel = dist::sequenceParallelAttr.isOn(module);
+  zigzag = dist::zigzagAttr.isOn(module);
+  if (auto dims = dist::dimsAttr.of(module))
     for (NamedAttribute entry : dims)
       for (StringAttr axis : cast<ArrayAttr>(entry.getValue()).getAsRange<StringAttr>())
         if (meshAttribute.size(axis.getValue()) > 1)
@@ -82,10 +82,10 @@ Sharding shardingOf(Value value) {
   dist::ShardingAttr attribute;
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto function = cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
-    attribute = function.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), "dist.sharding");
+    attribute = dist::shardingAttr.ofArgument(function, argument.getArgNumber());
   } else if (auto reshard = value.getDefiningOp<dist::ReshardOp>()) {
     attribute = reshard.getTo();
-  } else if (auto all = value.getDefiningOp()->getAttrOfType<ArrayAttr>("dist.shardings")) {
+  } else if (auto all = dist::shardingsAttr.of(value.getDefiningOp())) {
     attribute = cast<dist::ShardingAttr>(all[cast<OpResult>(value).getResultNumber()]);
   }
   return attribute ? Sharding(attribute) : Sharding(rank);

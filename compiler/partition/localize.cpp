@@ -3,7 +3,7 @@
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
-#include "dialects/dist/zigzag.h"
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "format/axes.h"
@@ -114,7 +114,7 @@ private:
                         return origin && hasContext(origin.getAxes());
                       });
       if (isMoved || isPlaced)
-        op.setAttr(dist::zigzagName, b.getUnitAttr());
+        dist::zigzagAttr.set(&op);
     }
   }
 
@@ -238,7 +238,7 @@ private:
   void addReplicaWeight(Operation *op) {
     auto accumulate = dyn_cast<model::AccumulateOp>(op);
     auto argument = accumulate ? dyn_cast<BlockArgument>(accumulate.getAccumulator()) : BlockArgument();
-    auto role = argument ? from.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role") : StringAttr();
+    auto role = argument ? model::roleAttr.ofArgument(from, argument.getArgNumber()) : StringAttr();
     if (!role || role.getValue() != "statistic")
       return;
     double replicas = 1;

@@ -7,6 +7,7 @@
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -75,7 +76,7 @@ public:
   LogicalResult run() {
     Block &body = function.getBody().front();
     for (BlockArgument argument : body.getArguments()) {
-      auto role = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+      auto role = model::roleAttr.ofArgument(function, argument.getArgNumber());
       shardings[argument] = layout.argument(argument.getType(), role ? role.getValue() : "");
     }
     for (Operation &op : body.without_terminator()) {
@@ -93,7 +94,7 @@ public:
     }
     placeResults(body.getTerminator());
     for (BlockArgument argument : body.getArguments())
-      function.setArgAttr(argument.getArgNumber(), "dist.sharding", attribute(shardings[argument]));
+      function.setArgAttr(argument.getArgNumber(), dist::shardingAttr, attribute(shardings[argument]));
     return success();
   }
 
@@ -110,7 +111,7 @@ private:
     if (auto convert = value.getDefiningOp<model::ConvertOp>())
       value = convert.getX();
     auto argument = dyn_cast<BlockArgument>(value);
-    auto role = argument ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role") : StringAttr();
+    auto role = argument ? model::roleAttr.ofArgument(function, argument.getArgNumber()) : StringAttr();
     return role && role.getValue() == "parameter";
   }
 
@@ -121,8 +122,8 @@ private:
         attributes.push_back(attribute(sharding));
       return ArrayAttr::get(op->getContext(), attributes);
     };
-    op->setAttr("dist.operands", array(operands));
-    op->setAttr("dist.shardings", array(results));
+    dist::operandsAttr.set(op, array(operands));
+    dist::shardingsAttr.set(op, array(results));
     for (auto [result, sharding] : llvm::zip_equal(op->getResults(), results))
       shardings[result] = sharding;
   }
@@ -203,7 +204,7 @@ private:
   void placeResults(Operation *terminator) {
     SmallVector<Sharding> operands;
     for (auto [index, operand] : llvm::enumerate(terminator->getOperands())) {
-      auto role = function.getResultAttrOfType<StringAttr>(index, "model.role");
+      auto role = model::roleAttr.ofResult(function, index);
       bool isStream = role && (role.getValue() == "stream" || role.getValue() == "cotangent");
       operands.push_back(isStream ? layout.nominal(operand.getType()) : shardings[operand]);
     }

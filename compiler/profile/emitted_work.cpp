@@ -3,6 +3,7 @@
 #include "compiler/codegen/describe_kernel.h"
 #include "compiler/codegen/program_builder.h"
 #include "compiler/codegen/value_shapes.h"
+#include "dialects/attributes.h"
 
 #include <map>
 
@@ -66,7 +67,7 @@ private:
   Monomial bytesOf(Operation *instruction, Attribute attribute) const {
     auto buffer = cast<exec::BufferAttr>(attribute);
     double bytes = static_cast<double>(buffer.getBytes());
-    auto shapes = instruction->getParentOp()->getAttrOfType<DictionaryAttr>(codegen::shapesName);
+    auto shapes = exec::shapesAttr.of(instruction->getParentOp());
     std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue());
     if (!shape)
       return {bytes, {}};

@@ -4,6 +4,7 @@
 #include "compiler/passes.h"
 #include "compiler/profile/read_live_bytes.h"
 #include "compiler/profile/read_terms.h"
+#include "dialects/attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -90,7 +91,7 @@ ProfiledBuild::ProfiledBuild(MLIRContext &context, const LikeKinds &like, const 
 }
 
 LogicalResult ProfiledBuild::fuse(ModuleOp module) {
-  module->setAttr("exec.target", StringAttr::get(&context, target));
+  exec::targetAttr.set(module, StringAttr::get(&context, target));
   setUnfusedEpilogues(module, run);
   PassManager passes(&context);
   passes.enableVerifier(false);
@@ -103,7 +104,7 @@ void ProfiledBuild::readWeights(const std::string &kind) {
   auto function = [&](int policy, const char *phase) {
     return weightsApart->lookupSymbol<func::FuncOp>(phaseName(*weightsApart, kind, policy, phase));
   };
-  auto roleOf = [](DictionaryAttr attributes) { return attributes.getAs<StringAttr>("model.role").getValue(); };
+  auto roleOf = [](DictionaryAttr attributes) { return model::roleAttr.in(attributes).getValue(); };
   auto addResults = [&](func::FuncOp from, StringRef role, Size &bytes) {
     for (auto [number, type] : llvm::enumerate(from.getResultTypes()))
       if (roleOf(from.getResultAttrDict(number)) == role)

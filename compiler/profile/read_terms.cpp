@@ -5,6 +5,7 @@
 
 #include "compiler/profile/op_terms.h"
 
+#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -28,12 +29,12 @@ using planner::Size;
 namespace {
 
 StringRef roleOf(DictionaryAttr attributes) {
-  auto role = attributes ? attributes.getAs<StringAttr>("model.role") : StringAttr();
+  auto role = model::roleAttr.in(attributes);
   return role ? role.getValue() : "";
 }
 
 StringRef nameOf(DictionaryAttr attributes) {
-  auto name = attributes ? attributes.getAs<StringAttr>("model.name") : StringAttr();
+  auto name = model::nameAttr.in(attributes);
   return name ? name.getValue() : "";
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/attributes/run_attributes.h"
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
+#include "dialects/attributes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/SetVector.h"
@@ -67,7 +68,7 @@ public:
   }
 
   StringRef resultRole(unsigned index) const {
-    auto role = func::FuncOp(function).getResultAttrOfType<StringAttr>(index, "model.role");
+    auto role = model::roleAttr.ofResult(func::FuncOp(function), index);
     return role ? role.getValue() : "";
   }
   /// Returns whether result `index` of the joint function belongs to backward.
@@ -354,7 +355,7 @@ public:
 
 private:
   LogicalResult emitPolicies() {
-    auto policies = joint->getAttrOfType<ArrayAttr>("model.recompute");
+    auto policies = model::recomputeAttr.of(joint);
     OpBuilder b(joint);
     if (!policies)
       policies = b.getStrArrayAttr({"none"});
@@ -365,7 +366,7 @@ private:
         return joint.emitError("needs recompute policies none, selective or full, got ") << attribute;
       Phases phases(joint, *known, keepCollectives);
       std::optional<SlicedInput> slice = *known == Policy::Full ? slicedInput() : std::nullopt;
-      WeightPhase weight(joint, phases, joint->hasAttr("model.split_backward"));
+      WeightPhase weight(joint, phases, model::splitBackwardAttr.isOn(joint));
       std::string prefix = (joint.getName() + "." + policy.getValue()).str();
       emitForward(phases, weight, prefix + ".forward", slice);
       emitBackward(phases, weight, prefix + ".backward", slice);
@@ -386,7 +387,7 @@ private:
   std::optional<SlicedInput> slicedInput() {
     int64_t parts = sliceAxes && mesh ? mesh.size(SmallVector<StringAttr>(sliceAxes.getAsRange<StringAttr>())) : 1;
     for (BlockArgument argument : joint.getArguments()) {
-      auto role = joint.getArgAttrOfType<StringAttr>(argument.getArgNumber(), "model.role");
+      auto role = model::roleAttr.ofArgument(joint, argument.getArgNumber());
       auto type = cast<RankedTensorType>(argument.getType());
       for (int64_t dim = 1; role && role.getValue() == "stream" && parts > 1 && dim < type.getRank(); ++dim) {
         SmallVector<int64_t> shape(type.getShape());
@@ -402,8 +403,8 @@ private:
 
   DictionaryAttr saved(StringRef role, const Twine &name) {
     Builder b(joint.getContext());
-    return b.getDictionaryAttr(
-        {b.getNamedAttr("model.role", b.getStringAttr(role)), b.getNamedAttr("model.name", b.getStringAttr(name))});
+    return b.getDictionaryAttr({b.getNamedAttr(model::roleAttr, b.getStringAttr(role)),
+                                b.getNamedAttr(model::nameAttr, b.getStringAttr(name))});
   }
 
   /// Returns the attributes of the value with number `index` among those that forward keeps.
@@ -486,8 +487,8 @@ private:
         phase.mapToLossScale(cotangent);
       } else if (cotangent) {
         Builder b(joint.getContext());
-        phase.addArgument(cotangent, b.getDictionaryAttr({b.getNamedAttr("model.role", b.getStringAttr("cotangent")),
-                                                          b.getNamedAttr("model.name", b.getStringAttr("out"))}));
+        phase.addArgument(cotangent, b.getDictionaryAttr({b.getNamedAttr(model::roleAttr, b.getStringAttr("cotangent")),
+                                                          b.getNamedAttr(model::nameAttr, b.getStringAttr("out"))}));
       } else if (weight.isEmpty() ? phases.runsInBackward(&op) : weight.runsNow(&op)) {
         phase.clone(op);
       }
@@ -537,12 +538,12 @@ private:
 
 struct SplitPhasesPass : impl::SplitPhasesBase<SplitPhasesPass> {
   void runOnOperation() override {
-    bool keepCollectives = getOperation()->hasAttr("dist.keep_collectives");
-    auto sliceAxes = getOperation()->getAttrOfType<ArrayAttr>("dist.slice_inputs");
-    auto mesh = getOperation()->getAttrOfType<dist::MeshAttr>("dist.mesh");
-    bool hasBackward = trains(getOperation());
+    bool keepCollectives = dist::keepCollectivesAttr.isOn(getOperation());
+    auto sliceAxes = dist::sliceInputsAttr.of(getOperation());
+    auto mesh = dist::meshAttr.of(getOperation());
+    bool hasBackward = exec::trains(getOperation());
     for (auto function : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
-      if (function->hasAttr("model.segment") &&
+      if (model::segmentAttr.isOn(function) &&
           failed(SegmentSplitter(function, keepCollectives, sliceAxes, mesh).run(hasBackward)))
         return signalPassFailure();
   }

@@ -12,7 +12,28 @@
 
 namespace espalier::rt {
 struct OperandSignature; // format/functions.h
-}
+struct OptimizerRow;     // format/optimizers.h
+} // namespace espalier::rt
+
+namespace espalier::exec {
+
+/// A 64-bit float as a parameter of an attribute.
+struct F64 {
+  double value = 0;
+  F64(double value) : value(value) {}
+  operator double() const { return value; }
+};
+inline llvm::hash_code hash_value(F64 number) { return llvm::hash_value(llvm::bit_cast<uint64_t>(number.value)); }
+/// Parses a float literal.
+mlir::FailureOr<F64> parseF64(mlir::AsmParser &parser);
+
+/// The row of an optimizer, which attributes name.
+using OptimizerType = const rt::OptimizerRow *;
+/// Parse and print the name of an optimizer as a string. An unknown name is an error.
+mlir::FailureOr<OptimizerType> parseOptimizer(mlir::AsmParser &parser);
+void printOptimizer(mlir::AsmPrinter &printer, OptimizerType type);
+
+} // namespace espalier::exec
 
 #include "dialects/exec/dialect.h.inc"
 
@@ -38,6 +59,11 @@ std::optional<DataType> dataType(mlir::Type element);
 
 /// Calls `visit(buffer, isWritten)` for every buffer of an instruction (launch, call or start), in order.
 void visitBuffers(mlir::Operation *instruction, llvm::function_ref<void(BufferAttr, bool)> visit);
+
+/// Return whether the module's step is a generation, prefill and decode, or a training step with a backward pass and an
+/// optimizer. An evaluation is neither.
+bool generates(mlir::ModuleOp module);
+bool trains(mlir::ModuleOp module);
 
 /// Returns whether `module` is compiled for GPUs: its attribute `exec.target` is "cuda".
 bool isCuda(mlir::ModuleOp module);

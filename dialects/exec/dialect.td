@@ -64,6 +64,106 @@ def Exec_Store : Exec_Enum<"Store", "How a library call combines its result with
   I32EnumAttrCase<"Overwrite", 0, "overwrite">, I32EnumAttrCase<"Add", 1, "add">,
   I32EnumAttrCase<"AddUnlessFirst", 2, "add_unless_first">]>;
 
+def Exec_Mode : Exec_Enum<"Mode", "What a run does: the step of its plan", [
+  I32EnumAttrCase<"Train", 0, "train">, I32EnumAttrCase<"Evaluate", 1, "evaluate">,
+  I32EnumAttrCase<"Generate", 2, "generate">]>;
+
+def Exec_ModeAttr : EnumAttr<Exec_Dialect, Exec_Mode, "mode"> { let assemblyFormat = "`<` $value `>`"; }
+
+def Exec_F64 : AttrOrTypeParameter<"::espalier::exec::F64", "a 64-bit float, 0 if it is left out"> {
+  let parser = "::espalier::exec::parseF64($_parser)";
+  let printer = "$_printer << $_self.value";
+  let defaultValue = "0";
+}
+
+def Exec_String : StringRefParameter<"a text, empty if it is left out", "\"\"">;
+def Exec_List : DefaultValuedParameter<"::mlir::ArrayAttr", "::mlir::ArrayAttr::get($_ctxt, {})">;
+
+def Exec_OptimizerType : AttrOrTypeParameter<"::espalier::exec::OptimizerType", "the name of an optimizer"> {
+  let parser = "::espalier::exec::parseOptimizer($_parser)";
+  let printer = "::espalier::exec::printOptimizer($_printer, $_self)";
+}
+
+def Exec_InitializerKind : EnumParameter<Exec_Initializer> {
+  let defaultValue = "::espalier::exec::Initializer::Zeros";
+}
+
+class Exec_Flag<string initial = "false"> : DefaultValuedParameter<"bool", initial>;
+
+def Exec_PlanAttr : AttrDef<Exec_Dialect, "Plan"> {
+  let mnemonic = "plan";
+  let summary = "A plan of the planner beside its axes, which `dist.mesh` has";
+  let description = [{ The fields, their names and their initial values are those of planner::Plan. }];
+  let parameters = (ins DefaultValuedParameter<"int64_t", "1">:$micro_batch_size,
+                        DefaultValuedParameter<"int64_t", "1">:$micro_batches,
+                        DefaultValuedParameter<"int", "1">:$virtual_stages,
+                        DefaultValuedParameter<"int", "0">:$zero, Exec_Flag<>:$sequence_parallel, Exec_Flag<>:$zigzag,
+                        Exec_Flag<"true">:$vocab_parallel, Exec_Flag<"true">:$splits_experts,
+                        Exec_Flag<>:$keep_tensor_parallel_results, Exec_Flag<>:$slice_recomputed_inputs,
+                        Exec_Flag<>:$offload_optimizer, Exec_Flag<>:$offload_activations,
+                        Exec_Flag<>:$offload_parameters, StringRefParameter<"", "\"1f1b\"">:$schedule,
+                        Exec_List:$stages);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Exec_StageAttr : AttrDef<Exec_Dialect, "Stage"> {
+  let mnemonic = "stage";
+  let summary = "The layers of a stage or chunk of a plan";
+  let description = [{ `recompute` has the name of each layer's policy; an empty list means none for all layers. }];
+  let parameters = (ins "int":$first_layer, "int":$layers, Exec_List:$recompute);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Exec_OptimizerAttr : AttrDef<Exec_Dialect, "Optimizer"> {
+  let mnemonic = "optimizer";
+  let summary = "What the programs of a step need to know of the run's optimizer";
+  let description = [{
+    `type` is the name of a row of format/optimizers.h. `max_grad_norm`, `skip_spike_factor` and `qk_clip_threshold` are
+    0 if the run does not clip or skip. `group_decays` has the weight decay of each group of parameters with its own
+    learning rate. With `masters`, parameters that are not stored in f32 have f32 master copies.
+  }];
+  let parameters = (ins Exec_OptimizerType:$type, Exec_F64:$beta1, Exec_F64:$beta2, Exec_F64:$epsilon,
+                        Exec_F64:$weight_decay, Exec_F64:$max_grad_norm, Exec_F64:$momentum, Exec_Flag<>:$nesterov,
+                        DefaultValuedParameter<"int64_t", "0">:$newton_schulz_steps, Exec_String:$scale_mode,
+                        Exec_F64:$scale_factor, Exec_F64:$skip_spike_factor, Exec_F64:$qk_clip_threshold,
+                        DefaultValuedParameter<"::mlir::DenseF64ArrayAttr",
+                                               "::mlir::DenseF64ArrayAttr::get($_ctxt, {})">:$group_decays,
+                        Exec_Flag<>:$masters);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Exec_ClipAttr : AttrDef<Exec_Dialect, "Clip"> {
+  let mnemonic = "clip";
+  let summary = "How QK-clip scales a weight";
+  let description = [{
+    `counter` has the largest scores of the heads, `heads` is the weight's dimension of key-value heads, and `exponent`
+    is that of a head's factor.
+  }];
+  let parameters = (ins Exec_String:$counter, Exec_String:$heads, Exec_F64:$exponent);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Exec_ParameterAttr : AttrDef<Exec_Dialect, "Parameter"> {
+  let mnemonic = "parameter";
+  let summary = "Properties of a parameter that its argument lacks";
+  let description = [{
+    `tied_to` is the "segment.parameter" whose storage the parameter uses. `rate_group` is the number of its group with
+    its own learning rate, from 1. With a `sign_rate`, the optimizer Sign updates it.
+  }];
+  let parameters = (ins Exec_InitializerKind:$initializer, Exec_F64:$stddev, Exec_Flag<>:$decays,
+                        OptionalParameter<"::espalier::exec::ClipAttr">:$clip, Exec_F64:$sign_rate,
+                        Exec_String:$tied_to, DefaultValuedParameter<"int64_t", "0">:$rate_group);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+def Exec_MatmulAlgorithmsAttr : AttrDef<Exec_Dialect, "MatmulAlgorithms"> {
+  let mnemonic = "matmul_algorithms";
+  let summary = "The fastest algorithms of a library: by product, the algorithm's bytes in hexadecimal";
+  let parameters = (ins Exec_String:$library, "::mlir::DictionaryAttr":$products);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def Exec_BufferAttr : AttrDef<Exec_Dialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "Bytes [offset, offset + bytes) of a region that hold a value";

@@ -1,4 +1,5 @@
 // Registers the exec dialect and verifies its ops. A comment at each check names the constraint in ops.td.
+#include "dialects/attributes.h"
 #include "dialects/exec/dialect.h"
 
 #include "dialects/dist/dialect.h"
@@ -50,8 +51,37 @@ bool areAxes(ArrayAttr axes) {
 
 } // namespace
 
+FailureOr<F64> parseF64(AsmParser &parser) {
+  double value = 0;
+  if (parser.parseFloat(value))
+    return failure();
+  return F64(value);
+}
+
+FailureOr<OptimizerType> parseOptimizer(AsmParser &parser) {
+  std::string name;
+  SMLoc place = parser.getCurrentLocation();
+  if (parser.parseString(&name))
+    return failure();
+  if (OptimizerType row = rt::findOptimizer(name))
+    return row;
+  return parser.emitError(place) << "'" << name << "' is no optimizer of format/optimizers.h";
+}
+
+void printOptimizer(AsmPrinter &printer, OptimizerType type) { printer.printString(type->name); }
+
+bool generates(ModuleOp module) {
+  ModeAttr mode = modeAttr.of(module);
+  return mode && mode.getValue() == Mode::Generate;
+}
+
+bool trains(ModuleOp module) {
+  ModeAttr mode = modeAttr.of(module);
+  return !mode || mode.getValue() == Mode::Train;
+}
+
 bool isCuda(ModuleOp module) {
-  auto target = module->getAttrOfType<StringAttr>("exec.target");
+  auto target = exec::targetAttr.of(module);
   return target && target == "cuda";
 }
 
@@ -124,6 +154,15 @@ LogicalResult BufferAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
     return emitError() << "needs a region of plan.proto or virtual, got " << region;
   if (offset < 0 || bytes < 0)
     return emitError() << "needs an offset and bytes of at least 0, got " << offset << " and " << bytes;
+  return success();
+}
+
+LogicalResult StageAttr::verify(function_ref<InFlightDiagnostic()> emitError, int firstLayer, int layers,
+                                ArrayAttr recompute) {
+  if (!recompute.empty() && static_cast<int>(recompute.size()) != layers)
+    return emitError() << "a stage of " << layers << " layers needs as many policies, got " << recompute.size();
+  if (llvm::any_of(recompute, [](Attribute policy) { return !llvm::isa<StringAttr>(policy); }))
+    return emitError() << "the policies of a stage are strings, got " << recompute;
   return success();
 }
 

@@ -18,10 +18,6 @@
 
 namespace espalier::model {
 
-/// The attribute of a module that has the mean length of the documents in a sample, an f64. Attention without
-/// visible_from ignores it.
-inline constexpr const char *documentTokensName = "model.document_tokens";
-
 /// Returns to how many keys a query attends on average. `queries` are the last ones of `keys` positions, because under
 /// the causal mask the rank with the last part of a split sequence has the most work. A window of 0 is none. Example: 4
 /// queries, 4 keys, causal, window 2: 1.5.
@@ -33,8 +29,8 @@ inline constexpr const char *documentTokensName = "model.document_tokens";
 /// documents.
 double keysSeen(double queries, double keys, bool isCausal, double window, double documentTokens = 0);
 
-/// Returns the mean length of documents that limits an attention or its derivative: `documentTokensName` of its module
-/// if the op has visible_from, else 0.
+/// Returns the mean length of documents that limits an attention or its derivative: `model.document_tokens` of its
+/// module if the op has visible_from, else 0.
 double documentTokensOf(mlir::Operation *attention);
 
 } // namespace espalier::model

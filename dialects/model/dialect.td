@@ -26,4 +26,11 @@ def Model_DimsAttr : AttrDef<Model_Dialect, "Dims"> {
   let genVerifyDecl = 1;
 }
 
+def Model_RunAttr : AttrDef<Model_Dialect, "Run"> {
+  let mnemonic = "run";
+  let summary = "A number of consecutive segments of one kind";
+  let parameters = (ins StringRefParameter<>:$kind, "int":$count);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 #endif

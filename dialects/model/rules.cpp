@@ -1,5 +1,6 @@
 // Rules of the model dialect, op by op: sharding, derivative, cost and, for element-wise ops, evaluation and code of
 // one element. A new op needs a .td entry, rules here and an evaluation in the interpreter.
+#include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
 
@@ -388,7 +389,7 @@ double documentTokensOf(Operation *attention) {
                        .Case<AttentionOp, AttentionGradOp>([](auto op) { return op.getVisibleFrom() != nullptr; })
                        .Default(false);
   auto module = attention->getParentOfType<ModuleOp>();
-  auto tokens = isLimited && module ? module->getAttrOfType<FloatAttr>(documentTokensName) : nullptr;
+  auto tokens = isLimited && module ? model::documentTokensAttr.of(module) : nullptr;
   return tokens ? tokens.getValueAsDouble() : 0;
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/import/model/build_norms.h"
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/rotary_form.h"
+#include "dialects/attributes.h"
 #include "format/counters.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -135,7 +136,7 @@ RankedTensorType SegmentBuilder::tensor(ArrayRef<std::string> dims, Type element
 
 Value SegmentBuilder::argument(Type type, StringRef role, StringRef name, Location loc) {
   auto attributes = b.getDictionaryAttr(
-      {b.getNamedAttr("model.role", b.getStringAttr(role)), b.getNamedAttr("model.name", b.getStringAttr(name))});
+      {b.getNamedAttr(model::roleAttr, b.getStringAttr(role)), b.getNamedAttr(model::nameAttr, b.getStringAttr(name))});
   (void)function.insertArgument(function.getNumArguments(), type, attributes, loc);
   return function.getBody().front().getArguments().back();
 }
@@ -471,8 +472,8 @@ void SegmentBuilder::finish(const SegmentDescription &segment) {
   b.create<func::ReturnOp>(function.getLoc(), results);
   function.setType(b.getFunctionType(function.getBody().getArgumentTypes(), ValueRange(results).getTypes()));
   for (auto [index, role] : llvm::enumerate(roles)) {
-    function.setResultAttr(index, "model.role", b.getStringAttr(role.first));
-    function.setResultAttr(index, "model.name", b.getStringAttr(role.second));
+    function.setResultAttr(index, model::roleAttr, b.getStringAttr(role.first));
+    function.setResultAttr(index, model::nameAttr, b.getStringAttr(role.second));
   }
 }
 
@@ -503,7 +504,7 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
   Location where = location(segment.location);
   function =
       b.create<func::FuncOp>(where, phase ? segment.kind + "." + phase->name : segment.kind, b.getFunctionType({}, {}));
-  function->setAttr("model.segment", b.getUnitAttr());
+  model::segmentAttr.set(function);
   b.setInsertionPointToStart(function.addEntryBlock());
   if (!segment.streamIn.empty())
     values[segment.streamIn] =
@@ -513,7 +514,7 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
     values[parameter.name] =
         argument(tensor(parameter.dims, stored), "parameter", parameter.name, location(parameter.location));
     if (parameter.frozen)
-      function.setArgAttr(function.getNumArguments() - 1, "model.frozen", b.getUnitAttr());
+      function.setArgAttr(function.getNumArguments() - 1, model::frozenAttr, b.getUnitAttr());
   }
   bool hasLoss = llvm::any_of(segment.ops, [](const OpDescription &op) { return op.kind == "cross_entropy"; });
   if (phase && hasLoss && phase->tokens > 1 && !segment.streamIn.empty())
@@ -545,9 +546,9 @@ OwningOpRef<ModuleOp> buildModel(MLIRContext &context, const ModelDescription &m
   OpBuilder builder(&context);
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   if (dtypes.gradients != DType::F32)
-    (*module)->setAttr("model.gradient_type", TypeAttr::get(elementType(builder, dtypes.gradients)));
+    model::gradientTypeAttr.set(*module, TypeAttr::get(elementType(builder, dtypes.gradients)));
   if (model.documentTokens > 0)
-    (*module)->setAttr(model::documentTokensName, builder.getF64FloatAttr(model.documentTokens));
+    model::documentTokensAttr.set(*module, builder.getF64FloatAttr(model.documentTokens));
   for (const SegmentDescription &segment : model.segments)
     if (failed(SegmentBuilder(builder, model, dtypes, sizes).build(segment, *module)))
       return nullptr;

@@ -17,7 +17,7 @@
 // CHECK: return
 // CHECK-LABEL: func.func @step.scalars
 // CHECK-SAME: exec.max_grad_norm = 2.000000e+00
-module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0, masters}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0, masters = true>} {
   exec.segment "block" attributes {gradient_bytes = 1536 : i64, masters, parameter_bytes = 768 : i64, state_bytes = 3072 : i64} {
     exec.bucket "block.decayed" attributes {decays, elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 0.25 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = bf16, stored_offset = 0 : i64} {
       exec.parameter "w" {first = 0 : i64, initializer = "normal", local = tensor<6x4xbf16, #model.dims<hidden, ffn>>, padded_shape = array<i64: 6, 4>, shape = array<i64: 6, 4>, sharding = #dist.sharding<[{ }, { }]>, stddev = 0.02 : f64}
@@ -45,7 +45,7 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
 // CHECK: %[[CLIPPED:.*]] = model.mul {{.*}}, %[[FACTORS]]
 // CHECK: model.select {{.*}}, %[[CLIPPED]]
 // CHECK: return %[[NEXT]]
-module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0, qk_clip_threshold = 5.0}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0, qk_clip_threshold = 5.0>} {
   exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64} {
     exec.bucket "block.decayed" attributes {clip = {axes = ["dp"], columns = 4 : i64, counter = "largest0", dim = "heads", exponent = 5.0e-01 : f64, heads = 2 : i64}, decays, elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
       exec.parameter "w" {first = 0 : i64, initializer = "normal", local = tensor<16x2x4xf32, #model.dims<hidden, heads, head_dim>>, padded_shape = array<i64: 16, 2, 4>, shape = array<i64: 16, 2, 4>, sharding = #dist.sharding<[{ }, { }, { }]>, stddev = 0.02 : f64}
@@ -62,7 +62,7 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
 // CHECK: %[[MORE:.*]] = model.accumulate %[[SUM]], %[[TERM]]
 // CHECK: return %[[MORE]]
 // CHECK-LABEL: func.func @step.scalars
-module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0>} {
   exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64} {
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, whole_gradient_offset = 0 : i64} {
       exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
@@ -81,7 +81,7 @@ module attributes {exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8
 // CHECK-SAME: tensor<128xbf16, #model.dims<element>> {exec.share = ["dp"], model.name = "block.plain", model.role = "accumulator"}
 // CHECK-SAME: tensor<128xf32, #model.dims<element>> {model.name = "block.plain.moment1", model.role = "state"}
 // CHECK: model.mul {{.*}} : (tensor<128xbf16, #model.dims<element>>, tensor<f32>) -> tensor<128xf32, #model.dims<element>>
-module attributes {model.gradient_type = bf16, exec.optimizer = {beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0}} {
+module attributes {model.gradient_type = bf16, exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0>} {
   exec.segment "block" attributes {gradient_bytes = 256 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 512 : i64} {
     exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, whole_gradient_offset = 0 : i64} {
       exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
@@ -100,7 +100,7 @@ module attributes {model.gradient_type = bf16, exec.optimizer = {beta1 = 0.9, be
 // CHECK: model.constant 9.000000e-01
 // CHECK: model.scalar "learning_rate"
 // CHECK: return
-module attributes {exec.optimizer = {type = "SGD", momentum = 0.9, nesterov = 0.0, weight_decay = 0.1, max_grad_norm = 0.0}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "SGD", momentum = 0.9, nesterov = false, weight_decay = 0.1, max_grad_norm = 0.0>} {
   exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 512 : i64} {
     exec.bucket "block.decayed" attributes {decays, elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "SGD", part_elements = 128 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
       exec.parameter "w" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
@@ -119,7 +119,7 @@ module attributes {exec.optimizer = {type = "SGD", momentum = 0.9, nesterov = 0.
 // CHECK-NOT: model.contract
 // CHECK: model.view {{.*}} -> tensor<256xf32, #model.dims<element>>
 // CHECK: return
-module attributes {exec.optimizer = {type = "Muon", momentum = 0.9, nesterov = 1.0, ns_steps = 1.0, weight_decay = 0.0, max_grad_norm = 0.0}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "Muon", momentum = 0.9, nesterov = true, newton_schulz_steps = 1, weight_decay = 0.0, max_grad_norm = 0.0>} {
   exec.segment "block" attributes {gradient_bytes = 1024 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64} {
     exec.bucket "block.matrices" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, matrix = array<i64: 16, 8>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "Muon", part_elements = 256 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
       exec.parameter "w" {first = 0 : i64, initializer = "zeros", local = tensor<16x8xf32, #model.dims<hidden, ffn>>, padded_shape = array<i64: 16, 8>, shape = array<i64: 16, 8>, sharding = #dist.sharding<[{ }, { }]>, stddev = 0.0 : f64}
@@ -142,7 +142,7 @@ module attributes {exec.optimizer = {type = "Muon", momentum = 0.9, nesterov = 1
 // CHECK: dist.all_gather %[[B]] over ["tp"] dim 1 {{.*}} -> tensor<1x16x16xf32, #model.dims<element_matrix, element_row, element_column>>
 // CHECK: dist.slice {{.*}} over ["tp"] dim 1 {{.*}} -> tensor<1x8x16xf32
 // CHECK: return
-module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.optimizer = {type = "Muon", momentum = 0.9, nesterov = 1.0, ns_steps = 1.0, scale_mode = "spectral", extra_scale_factor = 1.2, weight_decay = 0.0, max_grad_norm = 0.0}} {
+module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.optimizer = #exec.optimizer<type = "Muon", momentum = 0.9, nesterov = true, newton_schulz_steps = 1, scale_mode = "spectral", scale_factor = 1.2, weight_decay = 0.0, max_grad_norm = 0.0>} {
   exec.segment "block" attributes {gradient_bytes = 1024 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64} {
     exec.bucket "block.matrices" attributes {column_axes = ["tp"], elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, matrix = array<i64: 16, 8>, norm_weight = 1.0 : f64, number = 0 : i64, optimizer = "Muon", part_elements = 128 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
       exec.parameter "up" {first = 0 : i64, initializer = "zeros", local = tensor<16x8xf32, #model.dims<hidden, ffn>>, padded_shape = array<i64: 16, 16>, shape = array<i64: 16, 16>, sharding = #dist.sharding<[{ }, {tp}]>, stddev = 0.0 : f64}

@@ -12,7 +12,7 @@
 // CHECK-NEXT: exec.parameter "down" {first = 128 : i64, {{.*}}shape = array<i64: 4, 12>
 // CHECK: exec.bucket "block.plain" attributes {elements = 256 : i64, {{.*}}number = 1 : i64, part_elements = 128 : i64, {{.*}}stored_offset = 1024 : i64}
 // CHECK-NEXT: exec.parameter "bias" {first = 0 : i64, initializer = "zeros"
-module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, exec.plan = {zero = 1 : i64}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, dist.mesh = #dist.mesh<dp = 2, tp = 2>, exec.plan = #exec.plan<zero = 1>} {
   func.func @block(
       %up: !w {model.role = "parameter", model.name = "up", dist.sharding = #dist.sharding<[{ }, {tp}]>},
       %bias: !b {model.role = "parameter", model.name = "bias", dist.sharding = #dist.sharding<[{tp}]>},
@@ -20,9 +20,7 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, exec.plan = {zero = 1
       %dup: !w {model.role = "accumulator", model.name = "up", dist.sharding = #dist.sharding<[{ }, {tp}], partial = {dp}>},
       %dbias: !b {model.role = "accumulator", model.name = "bias", dist.sharding = #dist.sharding<[{tp}], partial = {dp}>},
       %ddown: !w {model.role = "accumulator", model.name = "down", dist.sharding = #dist.sharding<[{ }, {tp}], partial = {dp}>})
-      attributes {model.segment, model.parameters = {
-        up = {decays, initializer = "normal", stddev = 0.02 : f64}, bias = {initializer = "zeros"},
-        down = {decays, initializer = "normal", stddev = 0.02 : f64}}} {
+      attributes {model.segment, model.parameters = {up = #exec.parameter<decays = true, initializer = normal, stddev = 0.02>, bias = #exec.parameter<initializer = zeros>, down = #exec.parameter<decays = true, initializer = normal, stddev = 0.02>}} {
     return
   }
 }
@@ -39,13 +37,13 @@ module attributes {dist.mesh = #dist.mesh<dp = 2, tp = 2>, exec.plan = {zero = 1
 // CHECK-LABEL: exec.segment "head"
 // CHECK: exec.bucket "embed.table" attributes {{.*}}number = 0 : i64, {{.*}}tied, tied_here}
 // CHECK-NEXT: exec.parameter "weight" {{.*}}tied_to = "embed.table"}
-module attributes {dist.mesh = #dist.mesh<pp = 1>, exec.optimizer = {masters}, model.sizes = {vocab = 13 : i64}} {
+module attributes {exec.plan = #exec.plan<>, dist.mesh = #dist.mesh<pp = 1>, exec.optimizer = #exec.optimizer<type = "AdamW", masters = true>, model.sizes = {vocab = 13 : i64}} {
   func.func @embed(%t: !table {model.role = "parameter", model.name = "table", dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {table = {decays}}} {
+      attributes {model.segment, model.parameters = {table = #exec.parameter<decays = true>}} {
     return
   }
   func.func @head(%t: !table {model.role = "parameter", model.name = "weight", dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {weight = {decays, tied_to = "embed.table"}}} {
+      attributes {model.segment, model.parameters = {weight = #exec.parameter<decays = true, tied_to = "embed.table">}} {
     return
   }
 }
@@ -59,13 +57,13 @@ module attributes {dist.mesh = #dist.mesh<pp = 1>, exec.optimizer = {masters}, m
 // CHECK: exec.bucket "embed.table" attributes {{.*}}holders = array<i64: 0, 1>, norm_weight = 5.000000e-01 : f64
 // CHECK-LABEL: exec.segment "head"
 // CHECK: exec.bucket "embed.table" attributes {{.*}}holders = array<i64: 0, 1>, {{.*}}tied}
-module attributes {dist.mesh = #dist.mesh<pp = 2>} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, exec.plan = #exec.plan<>, dist.mesh = #dist.mesh<pp = 2>} {
   func.func @embed(%t: !table {model.role = "parameter", model.name = "table", dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {table = {decays}}} {
+      attributes {model.segment, model.parameters = {table = #exec.parameter<decays = true>}} {
     return
   }
   func.func @head(%t: !table {model.role = "parameter", model.name = "weight", dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {weight = {decays, tied_to = "embed.table"}}} {
+      attributes {model.segment, model.parameters = {weight = #exec.parameter<decays = true, tied_to = "embed.table">}} {
     return
   }
 }
@@ -79,13 +77,13 @@ module attributes {dist.mesh = #dist.mesh<pp = 2>} {
 // CHECK: exec.bucket "block.decayed" attributes {{.*}}partial = []
 // CHECK-NEXT: exec.parameter "w"
 // CHECK-NOT: exec.segment
-module attributes {dist.mesh = #dist.mesh<tp = 1>, exec.generation} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, exec.plan = #exec.plan<>, dist.mesh = #dist.mesh<tp = 1>, exec.mode = #exec.mode<generate>} {
   func.func @block.prefill(%w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>})
       attributes {model.segment} {
     return
   }
   func.func @block.decode(%w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {w = {decays}}} {
+      attributes {model.segment, model.parameters = {w = #exec.parameter<decays = true>}} {
     return
   }
 }
@@ -98,11 +96,11 @@ module attributes {dist.mesh = #dist.mesh<tp = 1>, exec.generation} {
 // regions.
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64, whole_stored_bytes = 1024 : i64}
 // CHECK: exec.bucket "block.plain" attributes {elements = 256 : i64, {{.*}}part_elements = 128 : i64, {{.*}}whole_gradient_offset = 0 : i64, whole_stored_offset = 0 : i64}
-module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, dist.mesh = #dist.mesh<dp = 2>, exec.plan = #exec.plan<zero = 3>} {
   func.func @block(
       %w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>},
       %dw: !w {model.role = "accumulator", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
-      attributes {model.segment, model.parameters = {w = {initializer = "zeros"}}} {
+      attributes {model.segment, model.parameters = {w = #exec.parameter<initializer = zeros>}} {
     return
   }
 }
@@ -113,11 +111,11 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}}
 
 // Gradients in bf16 take two bytes per element, in shards and unsharded; the optimizer state is f32.
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 256 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 512 : i64}
-module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}, model.gradient_type = bf16} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, dist.mesh = #dist.mesh<dp = 2>, exec.plan = #exec.plan<zero = 2>, model.gradient_type = bf16} {
   func.func @block(
       %w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>},
       %dw: !w {model.role = "accumulator", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
-      attributes {model.segment, model.parameters = {w = {initializer = "zeros"}}} {
+      attributes {model.segment, model.parameters = {w = #exec.parameter<initializer = zeros>}} {
     return
   }
 }
@@ -129,11 +127,11 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64},
 // Under ZeRO-2, parameters are not sharded.
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64}
 // CHECK: exec.bucket "block.plain" attributes {{.*}}whole_gradient_offset = 0 : i64}
-module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, dist.mesh = #dist.mesh<dp = 2>, exec.plan = #exec.plan<zero = 2>} {
   func.func @block(
       %w: !w {model.role = "parameter", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }]>},
       %dw: !w {model.role = "accumulator", model.name = "w", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
-      attributes {model.segment, model.parameters = {w = {initializer = "zeros"}}} {
+      attributes {model.segment, model.parameters = {w = #exec.parameter<initializer = zeros>}} {
     return
   }
 }
@@ -150,15 +148,15 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}}
 // CHECK-LABEL: exec.segment "head"
 // CHECK: exec.bucket "embed.keys" attributes {{.*}}number = 0
 // CHECK: exec.bucket "embed.table" attributes {{.*}}number = 1
-module attributes {dist.mesh = #dist.mesh<pp = 2>, exec.plan = {stages = [{layers = 1}, {layers = 1}]}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, dist.mesh = #dist.mesh<pp = 2>, exec.plan = #exec.plan<stages = [#exec.stage<first_layer = 0, layers = 1>, #exec.stage<first_layer = 1, layers = 1>]>} {
   func.func @embed(%t: !table {model.role = "parameter", model.name = "table", dist.sharding = #dist.sharding<[{ }, { }]>},
                    %k: !table {model.role = "parameter", model.name = "keys", dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {table = {decays}, keys = {decays}}} {
+      attributes {model.segment, model.parameters = {table = #exec.parameter<decays = true>, keys = #exec.parameter<decays = true>}} {
     return
   }
   func.func @head(%k: !table {model.role = "parameter", model.name = "a", dist.sharding = #dist.sharding<[{ }, { }]>},
                   %t: !table {model.role = "parameter", model.name = "b", dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {a = {decays, tied_to = "embed.keys"}, b = {decays, tied_to = "embed.table"}}} {
+      attributes {model.segment, model.parameters = {a = #exec.parameter<decays = true, tied_to = "embed.keys">, b = #exec.parameter<decays = true, tied_to = "embed.table">}} {
     return
   }
 }
@@ -172,12 +170,12 @@ module attributes {dist.mesh = #dist.mesh<pp = 2>, exec.plan = {stages = [{layer
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 1024 : i64, whole_stored_bytes = 2048 : i64}
 // CHECK: exec.bucket "block.frozen" attributes {elements = 256 : i64, frozen, gradient_offset = 0 : i64, {{.*}}norm_weight = 0.000000e+00 : f64, number = 0 : i64, part_elements = 128 : i64, partial = [], share = ["dp"], {{.*}}whole_stored_offset = 0 : i64}
 // CHECK: exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, {{.*}}partial = ["dp"], share = ["dp"], {{.*}}stored_offset = 512 : i64, whole_gradient_offset = 0 : i64, whole_stored_offset = 1024 : i64}
-module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, dist.mesh = #dist.mesh<dp = 2>, exec.plan = #exec.plan<zero = 3>} {
   func.func @block(
       %up: !w {model.role = "parameter", model.name = "up", model.frozen, dist.sharding = #dist.sharding<[{ }, { }]>},
       %bias: !b {model.role = "parameter", model.name = "bias", dist.sharding = #dist.sharding<[{ }]>},
       %dbias: !b {model.role = "accumulator", model.name = "bias", dist.sharding = #dist.sharding<[{ }], partial = {dp}>})
-      attributes {model.segment, model.parameters = {up = {decays}, bias = {}}} {
+      attributes {model.segment, model.parameters = {up = #exec.parameter<decays = true>, bias = #exec.parameter<>}} {
     return
   }
 }
@@ -189,10 +187,10 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 3 : i64}}
 // Under ZeRO 2 every rank has all of it.
 // CHECK-LABEL: exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 512 : i64, state_bytes = 0 : i64}
 // CHECK: exec.bucket "block.frozen" attributes {elements = 128 : i64, frozen, {{.*}}part_elements = 128 : i64, partial = [], share = []
-module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">, dist.mesh = #dist.mesh<dp = 2>, exec.plan = #exec.plan<zero = 2>} {
   func.func @block(
       %up: !w {model.role = "parameter", model.name = "up", model.frozen, dist.sharding = #dist.sharding<[{ }, { }]>})
-      attributes {model.segment, model.parameters = {up = {decays}}} {
+      attributes {model.segment, model.parameters = {up = #exec.parameter<decays = true>}} {
     return
   }
 }
@@ -213,8 +211,8 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 2 : i64}}
 // CHECK: exec.bucket "block.plain"
 // CHECK-NOT: optimizer =
 // CHECK: exec.parameter "scale"
-module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 1 : i64}, exec.optimizer = {type = "Muon"},
-                   model.runs = [{count = 1 : i64, kind = "embed"}, {count = 1 : i64, kind = "block"}, {count = 1 : i64, kind = "head"}]} {
+module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = #exec.plan<zero = 1>, exec.optimizer = #exec.optimizer<type = "Muon">,
+                   model.runs = [#model.run<kind = "embed", count = 1>, #model.run<kind = "block", count = 1>, #model.run<kind = "head", count = 1>]} {
   func.func @block(
       %x: !x {model.role = "stream", model.name = "x"},
       %up: !w {model.role = "parameter", model.name = "up", dist.sharding = #dist.sharding<[{ }, { }]>},
@@ -225,7 +223,7 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 1 : i64},
       %dgate: !w {model.role = "accumulator", model.name = "gate", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>},
       %dthird: !w {model.role = "accumulator", model.name = "third", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>},
       %dscale: !w {model.role = "accumulator", model.name = "scale", dist.sharding = #dist.sharding<[{ }, { }], partial = {dp}>})
-      attributes {model.segment, model.parameters = {up = {}, gate = {}, third = {}, scale = {}}} {
+      attributes {model.segment, model.parameters = {up = #exec.parameter<>, gate = #exec.parameter<>, third = #exec.parameter<>, scale = #exec.parameter<>}} {
     %a = model.contract %x, %up : (!x, !w) -> !y
     %b = model.contract %x, %gate : (!x, !w) -> !y
     %c = model.contract %x, %third : (!x, !w) -> !y
@@ -247,13 +245,13 @@ module attributes {dist.mesh = #dist.mesh<dp = 2>, exec.plan = {zero = 1 : i64},
 // CHECK: exec.parameter "q"
 // CHECK: exec.bucket "block.matrices2" attributes {elements = 128 : i64, {{.*}}matrix = array<i64: 8, 16>, {{.*}}row_axes = ["tp"]
 // CHECK: exec.parameter "o"
-module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.plan = {tp = 2 : i64}, exec.optimizer = {type = "Muon"},
-                   model.runs = [{count = 1 : i64, kind = "embed"}, {count = 1 : i64, kind = "block"}, {count = 1 : i64, kind = "head"}]} {
+module attributes {dist.mesh = #dist.mesh<tp = 2>, exec.plan = #exec.plan<>, exec.optimizer = #exec.optimizer<type = "Muon">,
+                   model.runs = [#model.run<kind = "embed", count = 1>, #model.run<kind = "block", count = 1>, #model.run<kind = "head", count = 1>]} {
   func.func @block(
       %x: !x {model.role = "stream", model.name = "x"},
       %q: !w {model.role = "parameter", model.name = "q", dist.sharding = #dist.sharding<[{ }, {tp}, { }]>},
       %o: !o {model.role = "parameter", model.name = "o", dist.sharding = #dist.sharding<[{tp}, { }, { }]>})
-      attributes {model.segment, model.parameters = {q = {}, o = {}}} {
+      attributes {model.segment, model.parameters = {q = #exec.parameter<>, o = #exec.parameter<>}} {
     %a = model.contract %x, %q : (!x, !w) -> !y
     %b = model.contract %a, %o : (!y, !o) -> !x
     return

@@ -107,7 +107,7 @@ module {
 // CHECK-NEXT: exec.region "stream_in" of "stream" {bytes = 96 : i64, offset = 0 : i64}
 // CHECK-NEXT: exec.region "cache" of "block" {bytes = 512 : i64, offset = 0 : i64}
 // CHECK-NEXT: exec.region "logits" of "logits" {bytes = 128 : i64, offset = 0 : i64}
-module attributes {exec.generation} {
+module attributes {exec.mode = #exec.mode<generate>} {
   func.func @block.prefill(%x: !x3 {model.role = "stream", model.name = "x"}, %ids: !ids3 {model.role = "input", model.name = "positions"},
                            %k: !cache {model.role = "cache", model.name = "keys"}, %v: !cache {model.role = "cache", model.name = "values"}) {
     return

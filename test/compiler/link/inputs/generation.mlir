@@ -11,11 +11,10 @@
 #logits = #exec.buffer<region = "logits", offset = 0, bytes = 40, value = "logits", element = f32>
 #work = #exec.buffer<region = "workspace", offset = 0, bytes = 96, value = "%0", element = f32>
 #w = #exec.buffer<region = "parameters", offset = 0, bytes = 96, value = "block.decayed.w", element = f32>
-module attributes {
-    dist.mesh = #dist.mesh<pp = 2>, exec.target = "cpu", exec.generation,
-    exec.plan = {micro_batches = 1 : i64, schedule = "1f1b",
-                 stages = [{first_layer = 0 : i64, layers = 2 : i64}, {first_layer = 2 : i64, layers = 1 : i64}]},
-    model.runs = [{kind = "embed", count = 1 : i64}, {kind = "block", count = 3 : i64}, {kind = "head", count = 1 : i64}]} {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">,
+    dist.mesh = #dist.mesh<pp = 2>, exec.target = "cpu", exec.mode = #exec.mode<generate>,
+    exec.plan = #exec.plan<micro_batches = 1, schedule = "1f1b", stages = [#exec.stage<first_layer = 0, layers = 2>, #exec.stage<first_layer = 2, layers = 1>]>,
+    model.runs = [#model.run<kind = "embed", count = 1>, #model.run<kind = "block", count = 3>, #model.run<kind = "head", count = 1>]} {
   exec.segment "embed" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
   }
   exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64} {

@@ -9,11 +9,10 @@
 #work = #exec.buffer<region = "workspace", offset = 0, bytes = 96, value = "%0", element = f32>
 #w = #exec.buffer<region = "parameters", offset = 0, bytes = 96, value = "block.decayed.w", element = f32>
 #dw = #exec.buffer<region = "gradients", offset = 0, bytes = 96, value = "block.decayed.w.gradient", element = f32, bucket = 1>
-module attributes {
+module attributes {exec.optimizer = #exec.optimizer<type = "AdamW">,
     dist.mesh = #dist.mesh<pp = 2, dp = 2>, exec.target = "cpu",
-    exec.plan = {micro_batches = 4 : i64, schedule = "1f1b", zero = 1 : i64,
-                 stages = [{first_layer = 0 : i64, layers = 2 : i64}, {first_layer = 2 : i64, layers = 2 : i64}]},
-    model.runs = [{kind = "embed", count = 1 : i64}, {kind = "block", count = 4 : i64}, {kind = "head", count = 1 : i64}]} {
+    exec.plan = #exec.plan<micro_batches = 4, schedule = "1f1b", zero = 1, stages = [#exec.stage<first_layer = 0, layers = 2>, #exec.stage<first_layer = 2, layers = 2>]>,
+    model.runs = [#model.run<kind = "embed", count = 1>, #model.run<kind = "block", count = 4>, #model.run<kind = "head", count = 1>]} {
   exec.segment "embed" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
   }
   exec.segment "block" attributes {gradient_bytes = 1024 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64} {
