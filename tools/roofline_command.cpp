@@ -33,7 +33,7 @@ std::optional<DeviceRates> ratesOf(const std::string &name, Diagnostics &diagnos
   return DeviceRates{.f32Products = whole->peakFlops * whole->matmulEfficiency,
                      .halfProducts = half->peakFlops * half->matmulEfficiency,
                      .matrixFlops = half->peakFlops * attention,
-                     .memoryBytes = half->memoryBandwidth,
+                     .memoryBytes = half->memoryBytesPerSecond,
                      .laneInstructions = whole->peakFlops / 2,
                      .multiprocessors = std::max(half->multiprocessors, 1),
                      .launchSeconds = half->launchSeconds};

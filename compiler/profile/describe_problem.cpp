@@ -112,26 +112,6 @@ void describeModel(const RunConfig &run, planner::Problem &problem) {
   problem.unshardedBuffers = planner::UnshardedBuffers::Separate;
 }
 
-void describeMachine(const ClusterConfig &cluster, planner::Machine &machine) {
-  machine.name = cluster.name;
-  machine.hosts = cluster.hosts;
-  machine.devicesPerHost = cluster.devicesPerHost;
-  machine.coresPerHost = cluster.cores;
-  machine.memoryBytes = cluster.memoryBytes;
-  machine.marginBytes = cluster.marginBytes;
-  machine.peakFlops = cluster.peakFlops;
-  machine.memoryBytesPerSecond = cluster.memoryBandwidth;
-  machine.matmulEfficiency = cluster.matmulEfficiency;
-  machine.attentionEfficiency = cluster.attentionEfficiency;
-  machine.multiprocessors = cluster.multiprocessors;
-  machine.launchSeconds = cluster.launchSeconds;
-  machine.link = {cluster.linkBandwidth, cluster.linkLatency};
-  machine.network = {cluster.networkBandwidth, cluster.networkLatency};
-  machine.sendBytesPerSecond = cluster.sendBandwidth;
-  machine.ringSlope = cluster.ringSlope;
-  machine.host = {cluster.hostMemoryBytes, cluster.hostBandwidth, cluster.devicesPerHostLink};
-}
-
 } // namespace
 
 /// Sets the format of matrix products and their rate. The rate of attention stays that of the compute dtype.
@@ -149,7 +129,8 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
     if (step.globalBatch != run.globalBatch)
       problem.smallerBatches.push_back(step.globalBatch);
   problem.pins = run.pins;
-  describeMachine(run.cluster, problem.machine = {});
+  problem.machine = run.cluster;
+  problem.machine.reservedBytes = 0; // memoryBytes leaves them out
   const SystemConfig &system = run.system;
   problem.machine.matmulEfficiency *= system.matmulFactor;
   if (system.attentionFactor != 1)

@@ -45,7 +45,7 @@ private:
     return {.cluster = config.cluster.name,
             // An unreadable cluster has been reported.
             .devices = config.cluster.name.empty() ? 0 : config.cluster.devices(),
-            .hasHostLink = config.cluster.name.empty() || config.cluster.hostBandwidth > 0,
+            .hasHostLink = config.cluster.name.empty() || config.cluster.host.bytesPerSecond > 0,
             .layers = config.model.layerCount(),
             // The batch of a pinned file is the product of the pins.
             .globalBatch = config.isPinned ? 0 : config.globalBatch,

@@ -57,10 +57,10 @@ void applyShares(ClusterConfig &cluster, const DataSheet &sheet, const std::vect
     if (rate == 0 && whole > 0)
       rate = whole * shares.share(key, cluster.device);
   };
-  complete(cluster.memoryBandwidth, sheet.memory, "memory");
-  complete(cluster.linkBandwidth, sheet.link, "link");
-  complete(cluster.networkBandwidth, sheet.network, "network");
-  complete(cluster.hostBandwidth, sheet.host, "host");
+  complete(cluster.memoryBytesPerSecond, sheet.memory, "memory");
+  complete(cluster.link.bytesPerSecond, sheet.link, "link");
+  complete(cluster.network.bytesPerSecond, sheet.network, "network");
+  complete(cluster.host.bytesPerSecond, sheet.host, "host");
   if (cluster.matmulEfficiency == 0) { // a measured rate of products goes with the measured rate of attention
     complete(cluster.attentionEfficiency, 1, "attention");
     complete(cluster.matmulEfficiency, 1, "compute");

@@ -40,7 +40,7 @@ public:
       cluster.measuredOn = measured->text;
     count(map, "hosts", cluster.hosts);
     count(map, "devices_per_host", cluster.devicesPerHost);
-    count(map, "cores", cluster.cores);
+    count(map, "cores", cluster.coresPerHost);
     number(map, "memory_bytes", cluster.memoryBytes, /*isBytes=*/true);
     number(map, "reserved_bytes", cluster.reservedBytes, /*isBytes=*/true);
     share(map, "memory_margin", cluster.memoryMargin, "a device's memory");
@@ -48,29 +48,29 @@ public:
       const char *key = compute == DType::F32 ? "f32" : compute == DType::BF16 ? "bf16" : "f16";
       number(*peak, key, cluster.peakFlops);
     }
-    rate(map, "peak_memory_bandwidth", sheet.memory, "memory_bandwidth", cluster.memoryBandwidth);
+    rate(map, "peak_memory_bandwidth", sheet.memory, "memory_bandwidth", cluster.memoryBytesPerSecond);
     share(map, "matmul_efficiency", cluster.matmulEfficiency, "the peak");
     share(map, "attention_efficiency", cluster.attentionEfficiency, "the peak");
     count(map, "multiprocessors", cluster.multiprocessors);
     number(map, "launch_seconds", cluster.launchSeconds);
     if (const YamlNode *link = child(map, "link")) {
-      rate(*link, "peak_bandwidth", sheet.link, "bandwidth", cluster.linkBandwidth);
-      number(*link, "latency", cluster.linkLatency);
+      rate(*link, "peak_bandwidth", sheet.link, "bandwidth", cluster.link.bytesPerSecond);
+      number(*link, "latency", cluster.link.latencySeconds);
     }
     if (const YamlNode *network = child(map, "network")) {
-      rate(*network, "peak_bandwidth", sheet.network, "bandwidth", cluster.networkBandwidth);
-      number(*network, "send_bandwidth", cluster.sendBandwidth);
+      rate(*network, "peak_bandwidth", sheet.network, "bandwidth", cluster.network.bytesPerSecond);
+      number(*network, "send_bandwidth", cluster.sendBytesPerSecond);
       if (const YamlNode *fabric = child(*network, "fabric"))
         sheet.fabric = fabric->text;
       number(*network, "ring_slope", cluster.ringSlope);
       if (network->find("ring_slope"))
         sheet.fabric.clear();
-      number(*network, "latency", cluster.networkLatency);
+      number(*network, "latency", cluster.network.latencySeconds);
     }
     if (const YamlNode *host = child(map, "host")) {
-      number(*host, "memory_bytes", cluster.hostMemoryBytes, /*isBytes=*/true);
-      rate(*host, "peak_bandwidth", sheet.host, "bandwidth", cluster.hostBandwidth);
-      count(*host, "devices_per_link", cluster.devicesPerHostLink);
+      number(*host, "memory_bytes", cluster.host.bytes, /*isBytes=*/true);
+      rate(*host, "peak_bandwidth", sheet.host, "bandwidth", cluster.host.bytesPerSecond);
+      count(*host, "devices_per_link", cluster.host.devicesPerLink);
     }
     if (const YamlNode *measured = child(map, "matmul_algorithms"))
       algorithms(*measured, cluster.matmulAlgorithms);
@@ -311,9 +311,9 @@ public:
       return false;
     }
     int cores = rt::machineCores(), each = std::max(1, cores / devices);
-    cluster().cores = devices > cores ? cores : 0;
+    cluster().coresPerHost = devices > cores ? cores : 0;
     cluster().peakFlops *= each;
-    cluster().memoryBandwidth *= each;
+    cluster().memoryBytesPerSecond *= each;
     cluster().memoryBytes = rt::machineMemory() / devices;
     setShape(1, devices);
     return true;
@@ -388,12 +388,12 @@ void checkConstants(const RunReader &reader, const ClusterImporter &importer) {
       {"memory_bytes beyond the reserved ones and the margin",
        cluster.memoryBytes * (1 - cluster.memoryMargin) - cluster.reservedBytes},
       {"peak_flops of the compute dtype", cluster.peakFlops},
-      {"memory_bandwidth", cluster.memoryBandwidth},
+      {"memory_bandwidth", cluster.memoryBytesPerSecond},
       {"matmul_efficiency", cluster.matmulEfficiency},
-      {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.linkBandwidth : 1},
-      {"network.bandwidth", cluster.hosts > 1 ? cluster.networkBandwidth : 1},
-      {"host.bandwidth", cluster.hostMemoryBytes > 0 ? cluster.hostBandwidth : 1},
-      {"host.memory_bytes", cluster.hostBandwidth > 0 ? cluster.hostMemoryBytes : 1}};
+      {"link.bandwidth", cluster.devicesPerHost > 1 ? cluster.link.bytesPerSecond : 1},
+      {"network.bandwidth", cluster.hosts > 1 ? cluster.network.bytesPerSecond : 1},
+      {"host.bandwidth", cluster.host.bytes > 0 ? cluster.host.bytesPerSecond : 1},
+      {"host.memory_bytes", cluster.host.bytesPerSecond > 0 ? cluster.host.bytes : 1}};
   const Places &places = reader.config().places;
   for (auto [name, value] : needed) {
     std::string key = std::string("cluster.") + name;
@@ -478,7 +478,7 @@ std::optional<ClusterConfig> readClusterFile(const std::string &name, DType comp
     diagnostics.error(key.entry->keyWhere, fmt::format("unknown key '{}' in a cluster{}", key.entry->key,
                                                        didYouMean(key.entry->key, key.known)));
   for (auto [key, value] : {std::pair("peak_flops", cluster.peakFlops),
-                            {"memory_bandwidth", cluster.memoryBandwidth},
+                            {"memory_bandwidth", cluster.memoryBytesPerSecond},
                             {"matmul_efficiency", cluster.matmulEfficiency}})
     if (value <= 0)
       diagnostics.error(root->where, missingConstant(cluster, key));

@@ -88,34 +88,15 @@ struct MatmulAlgorithms {
 };
 
 /// The devices that the plan is made for: at most 12 constants of the devices and their links, and up to 3 of the host.
-/// The peak of the compute dtype counts as one constant. The YAML file gives the source of each constant.
-struct ClusterConfig {
-  std::string name;
+/// The peak of the compute dtype counts as one constant. The YAML file gives the source of each constant. `memoryBytes`
+/// are those that a plan may use: without reserved bytes and margin, or context.max_device_memory.
+struct ClusterConfig : planner::Machine {
+  ClusterConfig() { matmulEfficiency = 0; } // not given
   std::string device; ///< device class in configs/systems, which lists errors per class: a100, h100, cpu; may be empty
-  std::string measuredOn; ///< rt::machineName() or the device's name where the rates were measured; empty: nowhere
-  int hosts = 1, devicesPerHost = 1;
-  /// Bytes per device that a plan may use: memory without reserved bytes and margin, or context.max_device_memory.
-  double memoryBytes = 0;
-  double reservedBytes = 0;                  ///< bytes that the driver, libraries and communicators use
-  double memoryMargin = 0.04;                ///< fraction of a device's memory that plans leave free
-  double marginBytes = 0;                    ///< the margin in bytes; 0 if the run file sets its limit
-  int cores = 0;                             ///< of a host, if its devices are threads that share them; 0: they do not
-  double peakFlops = 0, memoryBandwidth = 0; ///< FLOP/s at the compute dtype; bytes/s
-  double matmulEfficiency = 0;               ///< fraction of the peak that large matrix products reach
-  double attentionEfficiency = 0; ///< fraction of the peak that fused attention reaches; 0 means matmulEfficiency
-  int multiprocessors = 0;        ///< number of tiles per wave of a matrix product; 0 means no wave quantization
-  double launchSeconds = 0;
-  double linkBandwidth = 0, linkLatency = 0;       ///< inside a host: bytes/s per direction and device; seconds
-  double networkBandwidth = 0, networkLatency = 0; ///< between hosts: bytes/s per device; seconds
-  double sendBandwidth = 0;                        ///< bytes/s of one send between hosts; 0 means networkBandwidth
-  double ringSlope = 0;                            ///< slowdown of collectives per doubling of hosts
-  double capability = 0;                           ///< compute capability of the device class, as 8.0; 0: unknown
-  /// Bytes of host memory, and bytes/s per direction of a host link that `devicesPerHostLink` devices share; 0 if
-  /// unknown.
-  double hostMemoryBytes = 0, hostBandwidth = 0;
-  int devicesPerHostLink = 1;
+  std::string measuredOn;     ///< rt::machineName() or the device's name where the rates were measured; empty: nowhere
+  double memoryMargin = 0.04; ///< fraction of a device's memory that plans leave free
+  double capability = 0;      ///< compute capability of the device class, as 8.0; 0: unknown
   MatmulAlgorithms matmulAlgorithms; ///< may be empty
-  int devices() const { return hosts * devicesPerHost; }
 };
 
 /// The storage, recomputation and products of a system, where they differ from Espalier's. The defaults change nothing.

@@ -230,9 +230,9 @@ TEST(Cluster, SetChangesTheClusterOfTheOption) {
   ImportedRun run = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options);
   const ClusterConfig &cluster = run.config.cluster;
   EXPECT_EQ(cluster.name, "h100_dgx");
-  EXPECT_EQ(cluster.memoryBandwidth, 1e12);
-  EXPECT_EQ(cluster.linkLatency, 1e-6);
-  EXPECT_EQ(cluster.linkBandwidth, 3.6e11) << "as in the file of the cluster";
+  EXPECT_EQ(cluster.memoryBytesPerSecond, 1e12);
+  EXPECT_EQ(cluster.link.latencySeconds, 1e-6);
+  EXPECT_EQ(cluster.link.bytesPerSecond, 3.6e11) << "as in the file of the cluster";
   for (const char *other : {"cluster=h200", "cluster.base=h200"}) {
     options.sets = {other};
     std::string faults = importRun(ESPALIER_SOURCE_DIR "/configs/gpt2_124m.yaml", options).diagnostics.render();
@@ -261,37 +261,37 @@ TEST(Cluster, FileAndInlineMap) {
       load("tiny_gpt", {"cluster={base: rtx4090_x4, name: two_boxes, hosts: 2, link: {latency: 1e-3}}"});
   EXPECT_EQ(inlined.config.cluster.name, "two_boxes");
   EXPECT_EQ(inlined.config.cluster.devices(), 8);
-  EXPECT_EQ(inlined.config.cluster.linkLatency, 1e-3);
-  EXPECT_EQ(inlined.config.cluster.linkBandwidth, 1e10);
+  EXPECT_EQ(inlined.config.cluster.link.latencySeconds, 1e-3);
+  EXPECT_EQ(inlined.config.cluster.link.bytesPerSecond, 1e10);
 }
 
 TEST(Cluster, HostMemory) {
   ClusterConfig dgx = load("tiny_gpt", {"parallel.parallel_mode=2"}, "a100_80g_selene:2x8").config.cluster;
-  EXPECT_EQ(dgx.hostMemoryBytes, 2 * 0x1p40);
-  EXPECT_DOUBLE_EQ(dgx.hostBandwidth, 0.8 * 3.15e10);
-  EXPECT_EQ(dgx.devicesPerHostLink, 2);
-  EXPECT_EQ(load("tiny_gpt").config.cluster.hostBandwidth, 0);
+  EXPECT_EQ(dgx.host.bytes, 2 * 0x1p40);
+  EXPECT_DOUBLE_EQ(dgx.host.bytesPerSecond, 0.8 * 3.15e10);
+  EXPECT_EQ(dgx.host.devicesPerLink, 2);
+  EXPECT_EQ(load("tiny_gpt").config.cluster.host.bytesPerSecond, 0);
 }
 
 TEST(Cluster, RatesAreSharesOfTheDataSheetUnlessStated) {
   auto cluster = [](const std::string &map) { return load("tiny_gpt", {"cluster=" + map}).config.cluster; };
   ClusterConfig dgx = cluster("h100_dgx");
-  EXPECT_DOUBLE_EQ(dgx.memoryBandwidth, 0.78 * 3.35e12);
-  EXPECT_DOUBLE_EQ(dgx.linkBandwidth, 0.8 * 4.5e11);
-  EXPECT_DOUBLE_EQ(dgx.networkBandwidth, 0.9 * 5e10);
+  EXPECT_DOUBLE_EQ(dgx.memoryBytesPerSecond, 0.78 * 3.35e12);
+  EXPECT_DOUBLE_EQ(dgx.link.bytesPerSecond, 0.8 * 4.5e11);
+  EXPECT_DOUBLE_EQ(dgx.network.bytesPerSecond, 0.9 * 5e10);
   EXPECT_EQ(dgx.matmulEfficiency, 0.69);
   EXPECT_EQ(dgx.attentionEfficiency, 0.45);
   EXPECT_EQ(dgx.ringSlope, 0.06);
   ClusterConfig stated = cluster("{base: h100_dgx, memory_bandwidth: 3e12, matmul_efficiency: 0.5, "
                                  "network: {ring_slope: 0}}");
-  EXPECT_EQ(stated.memoryBandwidth, 3e12);
+  EXPECT_EQ(stated.memoryBytesPerSecond, 3e12);
   EXPECT_EQ(stated.matmulEfficiency, 0.5);
   EXPECT_EQ(stated.attentionEfficiency, 0); // as products
   EXPECT_EQ(stated.ringSlope, 0);
   // a rate of the data sheet replaces the achieved rate of the base
-  EXPECT_DOUBLE_EQ(cluster("{base: a100_jeanzay, link: {peak_bandwidth: 3e11}}").linkBandwidth, 0.767 * 3e11);
+  EXPECT_DOUBLE_EQ(cluster("{base: a100_jeanzay, link: {peak_bandwidth: 3e11}}").link.bytesPerSecond, 0.767 * 3e11);
   ClusterConfig other = cluster("{base: h100_dgx, device: x9, matmul_efficiency: 0.5, network: {fabric: roce}}");
-  EXPECT_DOUBLE_EQ(other.memoryBandwidth, 0.78 * 3.35e12);
+  EXPECT_DOUBLE_EQ(other.memoryBytesPerSecond, 0.78 * 3.35e12);
   EXPECT_EQ(other.ringSlope, 0.12);
 }
 
