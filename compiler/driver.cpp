@@ -212,8 +212,8 @@ void printDiagnostics(MLIRContext &context) {
   });
 }
 
-std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
-                                             OwningOpRef<ModuleOp> *weightsApart) {
+OwningOpRef<ModuleOp> partitionRun(MLIRContext &context, const RunConfig &run, const planner::Plan &plan,
+                                   OwningOpRef<ModuleOp> *weightsApart) {
   CompileOptions options;
   Compilation c = start(context, run, plan, options);
   // A planner's query partitions the model dozens of times. A compilation verifies the same passes.
@@ -224,18 +224,17 @@ std::optional<PartitionedModel> partitionRun(MLIRContext &context, const RunConf
       Compilation apart{context, run, plan, options, c.module->clone(), {}, c.verifiesPasses};
       splitBackward(*apart.module, run.model);
       if (failed(phase.run(apart)))
-        return std::nullopt;
+        return {};
       *weightsApart = std::move(apart.module);
     }
     if (failed(phase.run(c)) || failed(verifyPhase(*c.module, phase.name)))
-      return std::nullopt;
+      return {};
     if (StringRef(phase.name) == "model" && failed(verify(*c.module)))
-      return std::nullopt; // an error of the model file
+      return {}; // an error of the model file
     if (isLast)
       break;
   }
-  std::vector<SegmentLayout> segments = readSegments(*c.module);
-  return PartitionedModel{std::move(c.module), std::move(segments)};
+  return std::move(c.module);
 }
 
 namespace {

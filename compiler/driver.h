@@ -3,12 +3,11 @@
 
 #include "compiler/import/run/run_config.h"
 #include "compiler/kernel_runner.h"
-#include "compiler/layout/segment_layout.h"
 #include "planner/plan.h"
 
 #include "format/plan.pb.h"
 
-#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/PassManager.h"
 
@@ -47,17 +46,12 @@ struct Compiled {
 /// Prints IR diagnostics to standard error in the format of the import: FILE:LINE:COL: error: ...
 void printDiagnostics(mlir::MLIRContext &context);
 
-/// A model after partitioning and phase splitting, which the interpreter runs and code generation reads.
-struct PartitionedModel {
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  std::vector<SegmentLayout> segments;
-};
-
-/// Compiles a plan of a run up to the phase named `phases`. Verifies the IR of the model, but not after each pass. With
-/// `weightsApart`, also sets the same model with the weight gradients of layers as phases of their own.
-std::optional<PartitionedModel> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
-                                             const planner::Plan &plan,
-                                             mlir::OwningOpRef<mlir::ModuleOp> *weightsApart = nullptr);
+/// Compiles a plan of a run up to the phase named `phases`, whose module the interpreter runs and code generation
+/// reads. Returns null after an error. Verifies the IR of the model, but not after each pass. With `weightsApart`, also
+/// sets the same model with the weight gradients of layers as phases of their own.
+mlir::OwningOpRef<mlir::ModuleOp> partitionRun(mlir::MLIRContext &context, const RunConfig &run,
+                                               const planner::Plan &plan,
+                                               mlir::OwningOpRef<mlir::ModuleOp> *weightsApart = nullptr);
 
 /// Returns the names of the phases that leave IR, in order.
 std::vector<std::string> phaseNames();

@@ -18,4 +18,7 @@ inline int64_t guardBytes(mlir::ModuleOp module) {
   return bytes ? bytes.getInt() : 0;
 }
 
+/// Returns the size that a buffer of `bytes` takes in its region or arena, including `guard` bytes of a checked plan.
+inline uint64_t alignUp(uint64_t bytes, uint64_t guard) { return (bytes + 63) / 64 * 64 + guard; }
+
 } // namespace espalier

@@ -1,46 +1,34 @@
 #include "compiler/layout/bucket_values.h"
 
-#include "dialects/exec/dialect.h"
 #include "format/axes.h"
 
 using namespace mlir;
 
 namespace espalier {
 
-uint32_t axisBits(ArrayRef<StringAttr> axes) {
-  uint32_t bits = 0;
-  for (StringAttr axis : axes)
-    bits |= exec::axisBit(axis);
-  return bits;
+std::string storedValue(exec::BucketOp bucket) {
+  return (bucket.getName() + (bucket.getShare().empty() ? "" : ".part")).str();
 }
 
-std::string storedValue(const SegmentBucket &bucket) {
-  return bucket.shareAxes.empty() ? bucket.name : bucket.name + ".part";
+std::string scatteredValue(exec::BucketOp bucket) { return (bucket.getName() + ".scattered").str(); }
+
+std::string accumulatedValue(exec::BucketOp bucket) {
+  return (bucket.getName() + (bucket.getWholeGradientOffset() ? ".accumulated" : ".gradient")).str();
 }
 
-std::string scatteredValue(const SegmentBucket &bucket) { return bucket.name + ".scattered"; }
-
-std::string accumulatedValue(const SegmentBucket &bucket) {
-  return bucket.name + (bucket.wholeGradientOffset ? ".accumulated" : ".gradient");
+std::string totalValue(exec::BucketOp bucket) {
+  uint32_t partial = exec::axisBits(bucket.getPartial()), share = exec::axisBits(bucket.getShare());
+  if (share && !bucket.getWholeGradientOffset()) // replicas sum shards after the scatter
+    return partial & exec::axisBit(replicateAxis) ? (bucket.getName() + ".replicated").str() : scatteredValue(bucket);
+  if (partial & ~share)
+    return (bucket.getName() + ".sum").str();
+  return bucket.getHolders().empty() ? accumulatedValue(bucket) : (bucket.getName() + ".total").str();
 }
 
-/// Returns whether shards of gradients are summed over replicas after the scatter.
-static bool isReplicated(const SegmentBucket &bucket) {
-  return !bucket.shareAxes.empty() && (axisBits(bucket.partialAxes) & exec::axisBit(replicateAxis));
-}
-
-std::string totalValue(const SegmentBucket &bucket) {
-  if (!bucket.shareAxes.empty() && !bucket.wholeGradientOffset)
-    return isReplicated(bucket) ? bucket.name + ".replicated" : scatteredValue(bucket);
-  if (axisBits(bucket.partialAxes) & ~axisBits(bucket.shareAxes))
-    return bucket.name + ".sum";
-  return bucket.holders.empty() ? accumulatedValue(bucket) : bucket.name + ".total";
-}
-
-std::string parameterValue(const SegmentLayout &segment, const SegmentParameter &parameter) {
-  const SegmentBucket &bucket = segment.bucketOf(parameter);
-  bool ofOther = bucket.isTied; // a tied bucket uses its owner's names
-  return bucket.name + "." + (ofOther ? StringRef(bucket.name).split('.').second.str() : parameter.name);
+std::string parameterValue(exec::ParameterOp parameter) {
+  StringRef bucket = parameter.bucket().getName();
+  bool ofOther = parameter.bucket().getTied(); // a tied bucket uses its owner's names
+  return (bucket + "." + (ofOther ? bucket.split('.').second : parameter.getName())).str();
 }
 
 } // namespace espalier

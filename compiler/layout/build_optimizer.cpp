@@ -16,25 +16,20 @@ namespace espalier {
 namespace {
 
 /// Returns the model-file line of a bucket's first parameter.
-LocationAttr locationOf(const SegmentLayout &segment, const SegmentBucket &bucket) {
-  return segment.parameters[bucket.parameters.front()].location;
-}
+LocationAttr locationOf(exec::BucketOp bucket) { return bucket.parameters().front().getLoc(); }
 
-/// Returns whether the segment updates the bucket.
-bool isUpdated(const SegmentBucket &bucket) { return !bucket.isTiedHere && !bucket.isFrozen; }
-
-void buildNorm(ModuleOp module, const SegmentLayout &segment) {
-  RegionFunction f(module, segment.kind + ".norm");
+void buildNorm(ModuleOp module, exec::SegmentOp segment) {
+  RegionFunction f(module, (segment.getKind() + ".norm").str());
   Type f32 = f.b.getF32Type();
   Type scalar = namedTensor({}, {}, f32);
   Value statistic = f.argument(scalar, "statistic", "squared_norm");
-  for (const SegmentBucket &bucket : segment.buckets) {
-    if (!isUpdated(bucket) || bucket.normWeight == 0)
+  for (exec::BucketOp bucket : segment.buckets()) {
+    if (!bucket.isUpdatedHere() || bucket.getNormWeight() == 0)
       continue;
-    f.moveTo(locationOf(segment, bucket));
-    Value gradient =
-        f.argument(f.flat(bucket.partElements, bucket.summed), "accumulator", bucket.name, bucket.shareAxes);
-    Value norm = f.b.create<model::SquaredNormOp>(f.loc, scalar, gradient, f.b.getF64FloatAttr(bucket.normWeight));
+    f.moveTo(locationOf(bucket));
+    Value gradient = f.argument(f.flat(bucket.getPartElements(), bucket.gradientType()), "accumulator",
+                                bucket.getName(), bucket.getShareAttr());
+    Value norm = f.b.create<model::SquaredNormOp>(f.loc, scalar, gradient, bucket.getNormWeightAttr());
     statistic = f.b.create<model::AccumulateOp>(f.loc, scalar, statistic, norm, f.b.getUnitAttr());
   }
   f.result(statistic, "statistic", "squared_norm");
@@ -43,19 +38,20 @@ void buildNorm(ModuleOp module, const SegmentLayout &segment) {
 
 /// Builds the function that adds the rank's shard of a micro-batch's gradient to the accumulator, for sharded
 /// accumulators.
-void buildAdd(ModuleOp module, const SegmentLayout &segment) {
-  auto isAdded = [](const SegmentBucket &bucket) { return bucket.wholeGradientOffset && !bucket.isTiedHere; };
-  if (llvm::none_of(segment.buckets, isAdded))
+void buildAdd(ModuleOp module, exec::SegmentOp segment) {
+  auto isAdded = [](exec::BucketOp bucket) { return bucket.getWholeGradientOffset() && !bucket.getTiedHere(); };
+  if (llvm::none_of(segment.buckets(), isAdded))
     return;
-  RegionFunction f(module, segment.kind + ".add");
-  for (const SegmentBucket &bucket : segment.buckets) {
+  RegionFunction f(module, (segment.getKind() + ".add").str());
+  for (exec::BucketOp bucket : segment.buckets()) {
     if (!isAdded(bucket))
       continue;
-    f.moveTo(locationOf(segment, bucket));
-    Type type = f.flat(bucket.partElements, bucket.summed);
-    Value sum = f.argument(type, "accumulator", bucket.name, bucket.shareAxes);
-    Value term = f.argument(type, "scattered", bucket.name, bucket.shareAxes);
-    f.result(f.b.create<model::AccumulateOp>(f.loc, type, sum, term), "accumulator", bucket.name, bucket.shareAxes);
+    f.moveTo(locationOf(bucket));
+    Type type = f.flat(bucket.getPartElements(), bucket.gradientType());
+    Value sum = f.argument(type, "accumulator", bucket.getName(), bucket.getShareAttr());
+    Value term = f.argument(type, "scattered", bucket.getName(), bucket.getShareAttr());
+    f.result(f.b.create<model::AccumulateOp>(f.loc, type, sum, term), "accumulator", bucket.getName(),
+             bucket.getShareAttr());
   }
   f.finish();
 }
@@ -68,17 +64,17 @@ struct BuildOptimizerPass : impl::BuildOptimizerBase<BuildOptimizerPass> {
       module.emitError("needs exec.optimizer, which the phase model sets");
       return signalPassFailure();
     }
-    for (const SegmentLayout &segment : readSegments(module)) {
-      if (llvm::all_of(segment.buckets, [](const SegmentBucket &bucket) { return bucket.isFrozen; }))
+    for (exec::SegmentOp segment : llvm::make_early_inc_range(module.getOps<exec::SegmentOp>())) {
+      if (llvm::all_of(segment.buckets(), [](exec::BucketOp bucket) { return bucket.getFrozen(); }))
         continue;
       buildAdd(module, segment);
       buildNorm(module, segment);
-      RegionFunction f(module, segment.kind + ".update");
+      RegionFunction f(module, (segment.getKind() + ".update").str());
       ClipFactors clips(f, segment, optimizer.getQkClipThreshold());
-      for (const SegmentBucket &bucket : segment.buckets)
-        if (isUpdated(bucket)) {
-          f.moveTo(locationOf(segment, bucket));
-          buildUpdate(f, bucket, segment.master, optimizer, clips);
+      for (exec::BucketOp bucket : segment.buckets())
+        if (bucket.isUpdatedHere()) {
+          f.moveTo(locationOf(bucket));
+          buildUpdate(f, bucket, optimizer, clips);
         }
       f.finish();
     }

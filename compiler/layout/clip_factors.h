@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/layout/region_function.h"
-#include "compiler/layout/segment_layout.h"
+#include "dialects/exec/dialect.h"
 
 #include <map>
 
@@ -14,13 +14,13 @@ class ClipFactors {
 public:
   /// Adds the counters of the segment to `f`, and reduces them over the ranks. The results are the counters for the
   /// next step.
-  ClipFactors(RegionFunction &f, const SegmentLayout &segment, double threshold);
+  ClipFactors(RegionFunction &f, exec::SegmentOp segment, double threshold);
 
   /// Returns the factor of each element of the rank's shard of the bucket, or null if they are all 1.
-  mlir::Value of(const SegmentBucket &bucket) const;
+  mlir::Value of(exec::BucketOp bucket) const;
 
 private:
-  mlir::Value reduce(const BucketClip &clip, double threshold);
+  mlir::Value reduce(exec::BucketClipAttr clip, double threshold);
 
   RegionFunction &f;
   std::map<std::string, mlir::Value> gammas; ///< by counter: threshold / largest score, at most 1, of each head

@@ -3,15 +3,19 @@
 // use one region: offsets of the second segment continue those of the first.
 #include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/guards.h"
-#include "compiler/layout/segment_layout.h"
 #include "compiler/layout/stage_calls.h"
+#include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 #include "dialects/attributes.h"
+#include "dialects/exec/dialect.h"
+#include "dialects/model/dialect.h"
+#include "format/optimizers.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <map>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -24,35 +28,32 @@ namespace espalier {
 
 namespace {
 
-/// A parameter and the properties that select its bucket.
+/// Attributes of ops that form-buckets has not created yet.
+using BucketFacts = exec::BucketOp::Properties;
+using ParameterFacts = exec::ParameterOp::Properties;
+
+/// A parameter and the facts that all parameters of its bucket have in common.
 struct FormedParameter {
-  SegmentParameter parameter;
-  RankedTensorType local;
-  std::string
-      tied; ///< for a parameter that is tied across segments, the owner's name, such as "embed.table"; else empty
-  Axes partialAxes,
-      shareAxes;        ///< axes over which gradients are summed after the last micro-batch, and axes of ZeRO shards
-  int64_t replicas = 1; ///< ranks of a stage that hold the same elements of the reduced gradient
-  bool decays = false, isFrozen = false;
-  rt::pb::Optimizer optimizer = rt::pb::ADAMW;
-  double signRate = 0;             ///< step of the optimizer Sign
-  SmallVector<int64_t, 2> matrix;  ///< rows and columns of the slice if the optimizer needs whole matrices
-  std::array<MatrixSide, 2> sides; ///< the split of rows and of columns
-  int64_t rateGroup = 0;           ///< above 0: the group of parameters with its own learning rate
-  std::optional<BucketClip> clip;
+  Location location;
+  ParameterFacts facts;
+  BucketFacts bucket; ///< has a name if the parameter is tied: that of its owner, such as "embed.table"
+
+  StringRef name() const { return facts.name.getValue(); }
+  RankedTensorType local() const { return cast<RankedTensorType>(facts.local.getValue()); }
 };
 
 struct FormedSegment {
   func::FuncOp function;
-  SegmentLayout layout;
   std::vector<FormedParameter> parameters; ///< in the order of the function's arguments
+
+  StringRef kind() const { return func::FuncOp(function).getSymName().split('.').first; }
 };
 
 /// Reads the parameters from the arguments of a localized joint function.
 class ParameterReader {
 public:
   ParameterReader(ModuleOp module, const planner::Plan &plan)
-      : plan(plan), layout(module), sizes(model::sizesAttr.of(module)),
+      : module(module), b(module.getContext()), plan(plan), layout(module), sizes(model::sizesAttr.of(module)),
         optimizer(*exec::optimizerAttr.of(module).getType()), runs(readRuns(module)) {}
 
   FailureOr<std::vector<FormedParameter>> read(func::FuncOp function) {
@@ -61,7 +62,8 @@ public:
       auto role = model::roleAttr.ofArgument(function, argument.getArgNumber());
       if (!role || role.getValue() != "parameter")
         continue;
-      if (failed(readParameter(function, argument, parameters.emplace_back())))
+      if (failed(
+              readParameter(function, argument, parameters.emplace_back(FormedParameter{argument.getLoc(), {}, {}}))))
         return failure();
     }
     return parameters;
@@ -73,59 +75,67 @@ private:
     auto place = dist::shardingAttr.ofArgument(function, argument.getArgNumber());
     auto all = model::parametersAttr.of(function);
     auto facts = all && name ? all.getAs<exec::ParameterAttr>(name.getValue()) : exec::ParameterAttr();
-    out.local = dyn_cast<RankedTensorType>(argument.getType());
-    if (!place || !facts || !out.local || place.getDims().size() != dimNames(out.local).size())
+    auto local = dyn_cast<RankedTensorType>(argument.getType());
+    if (!place || !facts || !local || place.getDims().size() != dimNames(local).size())
       return emitError(argument.getLoc()) << "parameter " << name << " of @" << function.getSymName()
                                           << " needs dist.sharding and an entry in model.parameters, as earlier phases "
                                              "leave them";
-    SegmentParameter &parameter = out.parameter;
-    parameter.name = name.str();
-    parameter.location = argument.getLoc();
-    parameter.sharding = Sharding(place);
-    parameter.localElements = out.local.getNumElements();
-    for (auto [size, axes, dim] : llvm::zip_equal(out.local.getShape(), parameter.sharding.dims, dimNames(out.local))) {
-      parameter.paddedShape.push_back(size * layout.size(axes));
+    SmallVector<int64_t> shape, paddedShape;
+    for (auto [size, axes, dim] : llvm::zip_equal(local.getShape(), Sharding(place).dims, dimNames(local))) {
+      paddedShape.push_back(size * layout.size(axes));
       auto unpadded = sizes ? sizes.getAs<IntegerAttr>(dim) : IntegerAttr();
-      parameter.shape.push_back(unpadded ? unpadded.getInt() : parameter.paddedShape.back());
+      shape.push_back(unpadded ? unpadded.getInt() : paddedShape.back());
     }
-    parameter.initializer.kind = static_cast<Initializer::Kind>(static_cast<int>(facts.getInitializer()));
-    parameter.initializer.stddev = facts.getStddev();
-    parameter.tiedTo = facts.getTiedTo().str();
-    out.isFrozen = bool(function.getArgAttr(argument.getArgNumber(), model::frozenAttr));
-    out.decays = facts.getDecays() && !out.isFrozen;
-    out.rateGroup = out.isFrozen ? 0 : facts.getRateGroup();
+    out.facts.name = name;
+    out.facts.local = TypeAttr::get(local);
+    out.facts.shape = b.getDenseI64ArrayAttr(shape);
+    out.facts.padded_shape = b.getDenseI64ArrayAttr(paddedShape);
+    out.facts.sharding = place;
+    out.facts.initializer = b.getStringAttr(exec::stringifyInitializer(facts.getInitializer()));
+    out.facts.stddev = b.getF64FloatAttr(facts.getStddev());
+    if (!facts.getTiedTo().empty())
+      out.facts.tied_to = b.getStringAttr(facts.getTiedTo());
+    bool isFrozen = bool(function.getArgAttr(argument.getArgNumber(), model::frozenAttr)),
+         trains = exec::trains(module), hasSignRate = !isFrozen && trains && facts.getSignRate() > 0;
+    readAxes(function, isFrozen, hasSignRate, out);
+    out.bucket.stored = TypeAttr::get(local.getElementType());
+    if (Type summed = readGradientType(module, hasSignRate); !summed.isF32())
+      out.bucket.summed = TypeAttr::get(summed);
     if (exec::ClipAttr clip = facts.getClip())
-      readClip(function, clip, out);
-    readAxes(function, out);
-    if (out.isFrozen || !exec::trains(function->getParentOfType<ModuleOp>()))
-      return success();
-    if (facts.getSignRate() > 0) {
-      out.optimizer = rt::pb::SIGN;
-      out.signRate = facts.getSignRate();
-      out.decays = false;
-      out.rateGroup = 0; // the optimizer has no learning rate
+      out.bucket.clip = readClip(function, clip, local);
+    if (isFrozen) {
+      out.bucket.frozen = b.getUnitAttr();
       return success();
     }
-    return chooseOptimizer(function, argument, out);
+    if (hasSignRate) { // the optimizer Sign has neither a learning rate nor weight decay
+      out.bucket.optimizer = b.getStringAttr("Sign");
+      out.bucket.sign_rate = b.getF64FloatAttr(facts.getSignRate());
+      return success();
+    }
+    if (facts.getDecays())
+      out.bucket.decays = b.getUnitAttr();
+    out.bucket.rate_group = b.getI64IntegerAttr(facts.getRateGroup());
+    return trains ? chooseOptimizer(function, argument, out) : success();
   }
 
   /// The columns of the weight begin with the dimension of its key-value heads.
-  void readClip(func::FuncOp function, exec::ClipAttr clip, FormedParameter &out) const {
-    out.clip = {.counter = clip.getCounter().str(), .dim = clip.getHeads().str(), .exponent = clip.getExponent()};
-    llvm::copy_if(partialOf(function, "counter", out.clip->counter), std::back_inserter(out.clip->axes),
+  exec::BucketClipAttr readClip(func::FuncOp function, exec::ClipAttr clip, RankedTensorType local) const {
+    Axes axes;
+    llvm::copy_if(partialOf(function, "counter", clip.getCounter()), std::back_inserter(axes),
                   [&](StringAttr axis) { return layout.mesh().size(axis.getValue()) > 1; });
-    ArrayRef<int64_t> shape = out.local.getShape();
-    int heads = dimIndex(out.local, out.clip->dim);
-    out.clip->heads = shape[heads];
-    for (int64_t size : shape.drop_front(heads + 1))
-      out.clip->columns *= size;
+    int heads = dimIndex(local, clip.getHeads());
+    int64_t columns = 1;
+    for (int64_t size : local.getShape().drop_front(heads + 1))
+      columns *= size;
+    return exec::BucketClipAttr::get(clip.getContext(), clip.getCounter(), clip.getHeads(), clip.getExponent(),
+                                     local.getDimSize(heads), columns, axes);
   }
 
   /// Sets the optimizer of a trained parameter. An optimizer for matrices updates the weights of products of the
   /// layers, which are neither in the first nor in the last segment.
-  LogicalResult chooseOptimizer(func::FuncOp function, BlockArgument argument, FormedParameter &out) const {
+  LogicalResult chooseOptimizer(func::FuncOp function, BlockArgument argument, FormedParameter &out) {
     if (!optimizer.isForMatrices) {
-      out.optimizer = optimizer.number;
+      out.bucket.optimizer = b.getStringAttr(optimizer.name);
       return success();
     }
     StringRef kind = function.getSymName();
@@ -135,24 +145,26 @@ private:
     rows = findRows(argument, batch);
     if (!rows)
       return success();
-    const SegmentParameter &parameter = out.parameter;
-    ArrayRef<int64_t> shape = out.local.getShape();
-    out.optimizer = optimizer.number;
-    out.matrix = {1, 1};
+    ArrayRef<int64_t> shape = out.local().getShape();
+    Sharding sharding(out.facts.sharding);
+    int64_t matrix[2] = {1, 1}, parts = 1;
+    SmallVector<Attribute> axes[2];
     for (size_t d = *batch; d < shape.size(); ++d) {
       int side = d < *batch + *rows ? 0 : 1;
-      out.matrix[side] *= shape[d];
-      llvm::append_range(out.sides[side].axes, parameter.sharding.dims[d]);
-      out.sides[side].parts *= layout.size(parameter.sharding.dims[d]);
+      matrix[side] *= shape[d];
+      llvm::append_range(axes[side], sharding.dims[d]);
+      parts *= layout.size(sharding.dims[d]);
     }
-    if (int64_t elements = out.matrix[0] * out.matrix[1]; elements % bucketAlignment != 0) {
-      bool isSlice = out.sides[0].parts * out.sides[1].parts > 1;
-      return emitError(parameter.location)
-             << optimizer.name << " needs matrices whose elements " << (isSlice ? "on a rank " : "")
-             << "are a multiple of " << bucketAlignment << ", and parameter " << parameter.name << " has "
-             << out.matrix[0] << " times " << out.matrix[1] << "; choose other sizes, "
-             << (isSlice ? "a smaller model_parallel, " : "") << "or another optimizer.type";
-    }
+    out.bucket.optimizer = b.getStringAttr(optimizer.name);
+    out.bucket.matrix = b.getDenseI64ArrayAttr(matrix);
+    out.bucket.row_axes = b.getArrayAttr(axes[0]);
+    out.bucket.column_axes = b.getArrayAttr(axes[1]);
+    if (matrix[0] * matrix[1] % exec::bucketAlignment != 0)
+      return emitError(out.location) << optimizer.name << " needs matrices whose elements "
+                                     << (parts > 1 ? "on a rank " : "") << "are a multiple of " << exec::bucketAlignment
+                                     << ", and parameter " << out.name() << " has " << matrix[0] << " times "
+                                     << matrix[1] << "; choose other sizes, "
+                                     << (parts > 1 ? "a smaller model_parallel, " : "") << "or another optimizer.type";
     return success();
   }
 
@@ -185,28 +197,39 @@ private:
     return isOrdered && rows > 0 && columns > 0 ? std::optional(rows) : std::nullopt;
   }
 
-  /// A frozen parameter has no gradient that is summed. ZeRO 3 shards it over all replicas.
-  void readAxes(func::FuncOp function, FormedParameter &out) {
-    Axes partial = partialOf(function, "accumulator", out.parameter.name);
-    int64_t shares = 1, splits = 1;
-    bool isShared = plan.zero >= (out.isFrozen ? 3 : 1);
+  /// Sets the axes of sums and shards, and the weight in the gradient norm. A frozen parameter has no gradient that is
+  /// summed. ZeRO 3 shards it over all replicas.
+  void readAxes(func::FuncOp function, bool isFrozen, bool hasSignRate, FormedParameter &out) {
+    Axes partial = partialOf(function, "accumulator", out.name());
+    SmallVector<Attribute> sums, shards;
+    int64_t parts = 1;
+    Sharding sharding(out.facts.sharding);
+    bool isShared = plan.zero >= (isFrozen ? 3 : 1);
     for (StringAttr axis : layout.mesh().getAxes()) {
       // Iterating in mesh order fixes the order of the reduction and names a group by its axes in mesh order.
       bool isMany = layout.mesh().size(axis.getValue()) > 1, isSummed = llvm::is_contained(partial, axis) && isMany;
       if (isSummed)
-        out.partialAxes.push_back(axis);
+        sums.push_back(axis);
       bool isOfSamples = axis == "dp" || axis == "cp" || axis == "ep";
-      bool isSplit =
-          llvm::any_of(out.parameter.sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
+      bool isSplit = llvm::any_of(sharding.dims, [&](const Axes &axes) { return llvm::is_contained(axes, axis); });
       // A parameter that is applied to whole sequences has the same gradient on all context-parallel ranks.
-      if (isShared && isOfSamples && (isSummed || (out.isFrozen && isMany)) && !isSplit) {
-        out.shareAxes.push_back(axis);
-        shares *= layout.mesh().size(axis.getValue());
+      if (isShared && isOfSamples && (isSummed || (isFrozen && isMany)) && !isSplit) {
+        shards.push_back(axis);
+        parts *= layout.mesh().size(axis.getValue());
       }
     }
-    for (const Axes &axes : out.parameter.sharding.dims)
-      splits *= layout.size(axes);
-    out.replicas = plan.ranks() / plan.pp / splits / shares;
+    for (const Axes &axes : sharding.dims)
+      parts *= layout.size(axes);
+    out.bucket.partial = b.getArrayAttr(sums);
+    out.bucket.share = b.getArrayAttr(shards);
+    if (plan.zero >= 2 && !shards.empty() && !isFrozen)
+      out.bucket.whole_gradient_offset = b.getI64IntegerAttr(0);
+    if (plan.zero >= 3 && !shards.empty())
+      out.bucket.whole_stored_offset = b.getI64IntegerAttr(0);
+    // Ranks of a stage that hold the same elements of the reduced gradient count them once.
+    int64_t replicas = plan.ranks() / plan.pp / parts;
+    double weight = isFrozen || hasSignRate ? 0 : 1.0 / static_cast<double>(replicas);
+    out.bucket.norm_weight = b.getF64FloatAttr(weight);
   }
 
   /// Returns the axes over which an argument of the function is partial.
@@ -221,6 +244,8 @@ private:
     return {};
   }
 
+  ModuleOp module;
+  Builder b;
   const planner::Plan &plan;
   Layout layout;
   DictionaryAttr sizes;
@@ -231,250 +256,186 @@ private:
 /// Forms the buckets of one segment and assigns its parameters to them.
 class BucketBuilder {
 public:
-  BucketBuilder(FormedSegment &formed, const planner::Plan &plan, const Layout &layout, ModuleOp module)
-      : formed(formed), segment(formed.layout), plan(plan), layout(layout), module(module) {}
+  BucketBuilder(const FormedSegment &formed, const planner::Plan &plan, const Layout &layout, ModuleOp module)
+      : formed(formed), plan(plan), layout(layout), b(OpBuilder::atBlockEnd(module.getBody())) {
+    bool hasMasters =
+        exec::optimizerAttr.of(module).getMasters() && llvm::any_of(formed.parameters, [](const FormedParameter &p) {
+          return !p.bucket.frozen && !p.local().getElementType().isF32();
+        });
+    segment = b.create<exec::SegmentOp>(func::FuncOp(formed.function).getLoc(), formed.kind(), hasMasters, 0, 0, 0);
+    segment.getBody().emplaceBlock();
+  }
 
   /// Forms the buckets. Tied parameters come first, sorted by their owner's name. Both segments then list them, and the
   /// buckets that follow, in the same order.
-  void build() {
-    std::map<std::string, FormedParameter *> tied;
-    for (FormedParameter &parameter : formed.parameters)
-      if (!parameter.tied.empty())
-        tied.emplace(parameter.tied, &parameter);
+  exec::SegmentOp build() {
+    std::map<StringRef, const FormedParameter *> tied;
+    for (const FormedParameter &parameter : formed.parameters)
+      if (parameter.bucket.name)
+        tied.emplace(parameter.bucket.name.getValue(), &parameter);
     for (auto &[name, parameter] : tied)
       put(*parameter);
-    for (FormedParameter &parameter : formed.parameters)
-      if (parameter.tied.empty())
+    for (const FormedParameter &parameter : formed.parameters)
+      if (!parameter.bucket.name)
         put(parameter);
-    for (SegmentBucket &bucket : segment.buckets) {
-      int64_t parts = layout.size(bucket.shareAxes);
+    for (exec::BucketOp bucket : segment.buckets()) {
+      int64_t parts = layout.size(bucket.getShare());
       // The elements of a slice of a matrix are a multiple of the alignment.
-      int64_t unit = bucket.matrix.empty() ? bucketAlignment : bucket.matrix[0] * bucket.matrix[1];
-      if (bucket.clip) // shards are whole rows
-        unit = std::lcm(unit, bucket.clip->heads * bucket.clip->columns);
-      bucket.elements = static_cast<int64_t>(llvm::alignTo(bucket.elements, parts * unit));
-      bucket.partElements = bucket.elements / parts;
+      ArrayRef<int64_t> matrix = bucket.getMatrix();
+      int64_t unit = matrix.empty() ? exec::bucketAlignment : matrix[0] * matrix[1];
+      if (exec::BucketClipAttr clip = bucket.getClipAttr()) // shards are whole rows
+        unit = std::lcm(unit, clip.getHeads() * clip.getColumns());
+      bucket.setElements(static_cast<int64_t>(llvm::alignTo(bucket.getElements(), parts * unit)));
+      bucket.setPartElements(bucket.getElements() / parts);
     }
+    return segment;
   }
 
 private:
+  /// Creates an op with the given attributes at the end of a region.
+  template <typename Op> Op create(Location loc, const typename Op::Properties &facts, Region &parent) {
+    OperationState state(loc, Op::getOperationName());
+    state.getOrAddProperties<typename Op::Properties>() = facts;
+    if constexpr (Op::template hasTrait<OpTrait::OneRegion>())
+      state.addRegion()->emplaceBlock();
+    b.setInsertionPointToEnd(&parent.front());
+    return cast<Op>(b.create(state));
+  }
+
   /// Returns the bucket for a parameter and adds it if needed. Each tied parameter, and each weight that QK-clip
   /// scales, has its own bucket.
-  SegmentBucket &bucketFor(const FormedParameter &parameter) {
-    double weight = parameter.isFrozen || parameter.signRate > 0 ? 0 : 1.0 / static_cast<double>(parameter.replicas);
-    bool isTied = !parameter.tied.empty(), isApart = isTied || parameter.clip,
-         acrossStages = isTied && headStage(plan) > 0;
-    if (acrossStages)
-      weight /= 2;
-    Type stored = parameter.local.getElementType();
-    for (auto [index, bucket] : llvm::enumerate(segment.buckets))
-      if (!isApart && !isAlone[index] && bucket.decays == parameter.decays && bucket.isFrozen == parameter.isFrozen &&
-          bucket.stored == stored && bucket.partialAxes == parameter.partialAxes &&
-          bucket.shareAxes == parameter.shareAxes && bucket.optimizer == parameter.optimizer &&
-          bucket.matrix == parameter.matrix && bucket.sides == parameter.sides &&
-          bucket.rateGroup == parameter.rateGroup && bucket.normWeight == weight &&
-          bucket.signRate == parameter.signRate)
-        return bucket;
-    SegmentBucket bucket;
-    bucket.name = isTied ? parameter.tied : freeName(parameter);
-    bucket.stored = stored;
-    bucket.elementBytes = stored.getIntOrFloatBitWidth() / 8;
-    bucket.summed = readGradientType(module, parameter.signRate > 0);
-    bucket.partialAxes = parameter.partialAxes;
-    bucket.shareAxes = parameter.shareAxes;
-    if (plan.zero >= 2 && !bucket.shareAxes.empty() && !parameter.isFrozen)
-      bucket.wholeGradientOffset = 0;
-    if (plan.zero >= 3 && !bucket.shareAxes.empty())
-      bucket.wholeStoredOffset = 0;
-    bucket.decays = parameter.decays;
-    bucket.isFrozen = parameter.isFrozen;
-    bucket.optimizer = parameter.optimizer;
-    bucket.matrix = parameter.matrix;
-    bucket.sides = parameter.sides;
-    bucket.signRate = parameter.signRate;
-    bucket.rateGroup = parameter.rateGroup;
-    bucket.normWeight = weight;
-    if (acrossStages)
-      bucket.holders = {0, static_cast<uint32_t>(headStage(plan))};
-    bucket.isTied = !parameter.parameter.tiedTo.empty();
-    bucket.isTiedHere = bucket.isTied && headStage(plan) == 0;
-    bucket.clip = parameter.clip;
-    isAlone.push_back(isApart);
-    return segment.buckets.emplace_back(std::move(bucket));
+  exec::BucketOp bucketFor(const FormedParameter &parameter) {
+    BucketFacts facts = parameter.bucket;
+    if (!facts.name && !facts.clip)
+      for (auto [index, bucket] : llvm::enumerate(segment.buckets()))
+        if (keys[index] == facts)
+          return bucket;
+    keys.push_back(facts);
+    bool acrossStages = facts.name && headStage(plan) > 0;
+    SmallVector<int64_t, 2> holders;
+    if (acrossStages) {
+      holders = {0, headStage(plan)};
+      facts.norm_weight = b.getF64FloatAttr(facts.norm_weight.getValueAsDouble() / 2);
+    }
+    if (parameter.facts.tied_to) {
+      facts.tied = b.getUnitAttr();
+      facts.tied_here = headStage(plan) == 0 ? b.getUnitAttr() : UnitAttr();
+    }
+    if (!facts.name)
+      facts.name = freeName(facts);
+    facts.holders = b.getDenseI64ArrayAttr(holders);
+    facts.number = facts.elements = facts.part_elements = facts.stored_offset = facts.gradient_offset =
+        facts.state_offset = b.getI64IntegerAttr(0);
+    return create<exec::BucketOp>(segment.getLoc(), facts, segment.getBody());
   }
 
-  std::string freeName(const FormedParameter &parameter) const {
-    const char *suffix = parameter.isFrozen          ? ".frozen"
-                         : !parameter.matrix.empty() ? ".matrices"
-                         : parameter.signRate > 0    ? ".signs"
-                         : parameter.decays          ? ".decayed"
-                                                     : ".plain";
-    std::string base = segment.kind + suffix, name = base;
-    for (int number = 2; llvm::any_of(segment.buckets, [&](const SegmentBucket &b) { return b.name == name; });
-         ++number)
+  StringAttr freeName(const BucketFacts &facts) {
+    StringRef suffix = facts.frozen      ? ".frozen"
+                       : facts.matrix    ? ".matrices"
+                       : facts.sign_rate ? ".signs"
+                       : facts.decays    ? ".decayed"
+                                         : ".plain";
+    std::string base = (formed.kind() + suffix).str(), name = base;
+    for (int number = 2; segment.bucket(name); ++number)
       name = base + std::to_string(number);
-    return name;
+    return b.getStringAttr(name);
   }
 
-  void put(FormedParameter &from) {
-    SegmentBucket &bucket = bucketFor(from);
-    from.parameter.bucket = &bucket - segment.buckets.data();
-    from.parameter.first = bucket.elements;
-    bucket.elements += static_cast<int64_t>(llvm::alignTo(from.parameter.localElements, bucketAlignment));
+  void put(const FormedParameter &from) {
+    exec::BucketOp bucket = bucketFor(from);
+    ParameterFacts facts = from.facts;
+    facts.first = bucket.getElementsAttr();
+    auto parameter = create<exec::ParameterOp>(from.location, facts, bucket.getBody());
+    bucket.setElements(bucket.getElements() +
+                       static_cast<int64_t>(llvm::alignTo(parameter.localElements(), exec::bucketAlignment)));
   }
 
-  FormedSegment &formed;
-  SegmentLayout &segment;
+  const FormedSegment &formed;
   const planner::Plan &plan;
   const Layout &layout;
-  ModuleOp module;
-  std::vector<bool> isAlone; ///< by bucket; true if the bucket takes no further parameters
+  OpBuilder b;
+  exec::SegmentOp segment;
+  std::vector<BucketFacts> keys; ///< by bucket: what its parameters have in common
+};
+
+/// Bytes of the regions of a segment's calls.
+struct RegionEnds {
+  int64_t parameters = 0, gradients = 0, state = 0, wholeGradients = 0, wholeStored = 0;
 };
 
 /// Assigns offsets to a bucket that the segment owns, after the segment's current bytes.
-void place(SegmentBucket &bucket, SegmentLayout &segment, uint64_t guard) {
-  auto take = [guard](uint64_t &end, uint64_t bytes) { return std::exchange(end, end + alignUp(bytes, guard)); };
-  bucket.storedOffset = take(segment.parameterBytes, bucket.storedElements() * bucket.elementBytes);
-  if (!bucket.isFrozen) {
-    bucket.gradientOffset = take(segment.gradientBytes, bucket.gradientElements() * bucket.gradientElementBytes());
-    bucket.stateOffset = take(segment.stateBytes, stateParts(segment, bucket).size() * bucket.partElements * 4);
+void place(exec::BucketOp bucket, RegionEnds &ends, uint64_t guard) {
+  auto take = [guard](int64_t &end, int64_t bytes) {
+    return std::exchange(end, end + static_cast<int64_t>(alignUp(bytes, guard)));
+  };
+  bucket.setStoredOffset(take(ends.parameters, bucket.storedElements() * bucket.storedWidth()));
+  if (!bucket.getFrozen()) {
+    auto parts = static_cast<int64_t>(bucket.stateParts().size());
+    bucket.setGradientOffset(take(ends.gradients, bucket.gradientElements() * bucket.gradientWidth()));
+    bucket.setStateOffset(take(ends.state, parts * bucket.getPartElements() * 4));
   }
-  if (bucket.wholeGradientOffset)
-    bucket.wholeGradientOffset = take(segment.wholeGradientBytes, bucket.elements * bucket.gradientElementBytes());
-  if (bucket.wholeStoredOffset)
-    bucket.wholeStoredOffset = take(segment.wholeStoredBytes, bucket.elements * bucket.elementBytes);
+  if (bucket.getWholeGradientOffset())
+    bucket.setWholeGradientOffset(take(ends.wholeGradients, bucket.getElements() * bucket.gradientWidth()));
+  if (bucket.getWholeStoredOffset())
+    bucket.setWholeStoredOffset(take(ends.wholeStored, bucket.getElements() * bucket.storedWidth()));
 }
 
-void copyBytes(const SegmentLayout &from, SegmentLayout &to) {
-  to.parameterBytes = from.parameterBytes;
-  to.gradientBytes = from.gradientBytes;
-  to.stateBytes = from.stateBytes;
-  to.wholeGradientBytes = from.wholeGradientBytes;
-  to.wholeStoredBytes = from.wholeStoredBytes;
-}
-
-/// Numbers the buckets of all segments and assigns their offsets in the regions.
-void placeBuckets(std::vector<FormedSegment> &segments, uint64_t guard) {
-  uint32_t numbers = 0;
-  std::map<std::string, SegmentBucket *> byName;
-  std::map<std::string, SegmentLayout *> byKind;
-  for (FormedSegment &formed : segments) {
-    SegmentLayout &segment = formed.layout;
-    byKind[segment.kind] = &segment;
-    SegmentLayout *owner = nullptr;
-    for (const SegmentBucket &bucket : segment.buckets)
-      if (bucket.isTiedHere)
-        owner = byKind.at(StringRef(bucket.name).split('.').first.str());
-    if (owner) // continue the owner's regions
-      copyBytes(*owner, segment);
-    for (SegmentBucket &bucket : segment.buckets) {
-      auto [known, isNew] = byName.try_emplace(bucket.name, &bucket);
-      bucket.number = isNew ? numbers++ : known->second->number;
-      if (bucket.isTiedHere) {
-        bucket.storedOffset = known->second->storedOffset;
-        bucket.gradientOffset = known->second->gradientOffset;
-        bucket.stateOffset = known->second->stateOffset;
-        bucket.wholeGradientOffset = known->second->wholeGradientOffset;
-        bucket.wholeStoredOffset = known->second->wholeStoredOffset;
+/// Numbers the buckets of all segments and assigns their offsets in the regions. A segment with a bucket that is tied
+/// here continues the regions of the owner.
+void placeBuckets(ArrayRef<exec::SegmentOp> segments, uint64_t guard) {
+  int64_t numbers = 0;
+  std::map<StringRef, exec::BucketOp> byName;
+  std::map<StringRef, std::shared_ptr<RegionEnds>> byKind;
+  for (exec::SegmentOp segment : segments) {
+    std::shared_ptr<RegionEnds> &ends = byKind[segment.getKind()];
+    for (exec::BucketOp bucket : segment.buckets())
+      if (bucket.getTiedHere())
+        ends = byKind.at(bucket.getName().split('.').first);
+    if (!ends)
+      ends = std::make_shared<RegionEnds>();
+    for (exec::BucketOp bucket : segment.buckets()) {
+      auto [known, isNew] = byName.try_emplace(bucket.getName(), bucket);
+      exec::BucketOp owner = known->second;
+      bucket.setNumber(isNew ? numbers++ : owner.getNumber());
+      if (bucket.getTiedHere()) {
+        bucket.setStoredOffset(owner.getStoredOffset());
+        bucket.setGradientOffset(owner.getGradientOffset());
+        bucket.setStateOffset(owner.getStateOffset());
+        bucket.setWholeGradientOffset(owner.getWholeGradientOffset());
+        bucket.setWholeStoredOffset(owner.getWholeStoredOffset());
       } else {
-        place(bucket, segment, guard);
+        place(bucket, *ends, guard);
       }
     }
-    if (owner)
-      copyBytes(segment, *owner);
+  }
+  for (exec::SegmentOp segment : segments) {
+    const RegionEnds &ends = *byKind.at(segment.getKind());
+    segment.setParameterBytes(ends.parameters);
+    segment.setGradientBytes(ends.gradients);
+    segment.setStateBytes(ends.state);
+    segment.setWholeGradientBytes(ends.wholeGradients);
+    segment.setWholeStoredBytes(ends.wholeStored);
   }
 }
 
-/// Writes segments, buckets and parameters as ops.
-class SegmentWriter {
-public:
-  explicit SegmentWriter(ModuleOp module) : b(OpBuilder::atBlockEnd(module.getBody())) {}
-
-  void write(const FormedSegment &formed) {
-    const SegmentLayout &segment = formed.layout;
-    Location loc = func::FuncOp(formed.function).getLoc();
-    auto op = b.create<exec::SegmentOp>(loc, segment.kind, segment.master, segment.parameterBytes,
-                                        segment.gradientBytes, segment.stateBytes, bytes(segment.wholeGradientBytes),
-                                        bytes(segment.wholeStoredBytes));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(&op.getBody().emplaceBlock());
-    for (auto [index, bucket] : llvm::enumerate(segment.buckets))
-      write(formed, bucket, index);
-  }
-
-private:
-  ArrayAttr axes(ArrayRef<StringAttr> names) {
-    return b.getArrayAttr(SmallVector<Attribute>(names.begin(), names.end()));
-  }
-
-  ArrayAttr axesIfAny(ArrayRef<StringAttr> names) { return names.empty() ? ArrayAttr() : axes(names); }
-
-  /// Returns an attribute only if the count or offset is present.
-  IntegerAttr bytes(std::optional<uint64_t> count) {
-    return count.value_or(0) > 0 ? b.getI64IntegerAttr(static_cast<int64_t>(*count)) : IntegerAttr();
-  }
-  DictionaryAttr clipIfAny(const std::optional<BucketClip> &clip) {
-    if (!clip)
-      return {};
-    return b.getDictionaryAttr(
-        {b.getNamedAttr("counter", b.getStringAttr(clip->counter)), b.getNamedAttr("dim", b.getStringAttr(clip->dim)),
-         b.getNamedAttr("exponent", b.getF64FloatAttr(clip->exponent)),
-         b.getNamedAttr("heads", b.getI64IntegerAttr(clip->heads)),
-         b.getNamedAttr("columns", b.getI64IntegerAttr(clip->columns)), b.getNamedAttr("axes", axes(clip->axes))});
-  }
-  IntegerAttr offset(std::optional<uint64_t> at) {
-    return at ? b.getI64IntegerAttr(static_cast<int64_t>(*at)) : IntegerAttr();
-  }
-
-  void write(const FormedSegment &formed, const SegmentBucket &bucket, size_t index) {
-    Location loc = func::FuncOp(formed.function).getLoc();
-    SmallVector<int64_t> holders(bucket.holders.begin(), bucket.holders.end());
-    auto op = b.create<exec::BucketOp>(
-        loc, bucket.name, bucket.number, bucket.stored, bucket.elements, bucket.partElements, axes(bucket.partialAxes),
-        axes(bucket.shareAxes), holders, bucket.decays, bucket.isFrozen, APFloat(bucket.normWeight),
-        bucket.storedOffset, bucket.gradientOffset, bucket.stateOffset, offset(bucket.wholeGradientOffset),
-        offset(bucket.wholeStoredOffset), bucket.isTied, bucket.isTiedHere,
-        bucket.optimizer == rt::pb::ADAMW ? StringAttr() : b.getStringAttr(rt::optimizerRow(bucket.optimizer).name),
-        bucket.matrix.empty() ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(bucket.matrix),
-        bucket.signRate > 0 ? b.getF64FloatAttr(bucket.signRate) : FloatAttr(),
-        bucket.rateGroup == 0 ? IntegerAttr() : b.getI64IntegerAttr(bucket.rateGroup), axesIfAny(bucket.sides[0].axes),
-        axesIfAny(bucket.sides[1].axes), clipIfAny(bucket.clip));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(&op.getBody().emplaceBlock());
-    for (const FormedParameter &from : formed.parameters) {
-      const SegmentParameter &parameter = from.parameter;
-      if (parameter.bucket != index)
-        continue;
-      auto initializer = static_cast<exec::Initializer>(static_cast<int>(parameter.initializer.kind));
-      b.create<exec::ParameterOp>(parameter.location, parameter.name, from.local, parameter.shape,
-                                  parameter.paddedShape, parameter.sharding.attribute(b.getContext()), parameter.first,
-                                  exec::stringifyInitializer(initializer), APFloat(parameter.initializer.stddev),
-                                  parameter.tiedTo.empty() ? StringAttr() : b.getStringAttr(parameter.tiedTo));
-    }
-  }
-
-  OpBuilder b;
-};
-
-/// Sets the owner's name on both parameters of each tie.
+/// Names the bucket of both parameters of each tie after the owner.
 LogicalResult nameTies(std::vector<FormedSegment> &segments) {
   for (FormedSegment &segment : segments)
     for (FormedParameter &parameter : segment.parameters) {
-      const std::string &owner = parameter.parameter.tiedTo;
-      if (owner.empty())
+      StringAttr owner = parameter.facts.tied_to;
+      if (!owner)
         continue;
-      parameter.tied = owner;
+      parameter.bucket.name = owner;
       bool isFound = false;
       for (FormedSegment &other : segments)
         for (FormedParameter &owned : other.parameters)
-          if (other.layout.kind + "." + owned.parameter.name == owner) {
-            owned.tied = owner;
+          if ((other.kind() + "." + owned.name()).str() == owner) {
+            owned.bucket.name = owner;
             isFound = &other < &segment;
           }
       if (!isFound)
-        return emitError(parameter.parameter.location)
-               << parameter.parameter.name << " is tied to " << owner << ", which no segment before @"
-               << segment.layout.kind << " has";
+        return emitError(parameter.location) << parameter.name() << " is tied to " << owner.getValue()
+                                             << ", which no segment before @" << segment.kind() << " has";
     }
   return success();
 }
@@ -495,26 +456,20 @@ struct FormBucketsPass : impl::FormBucketsBase<FormBucketsPass> {
     ParameterReader reader(module, plan);
     std::vector<FormedSegment> segments;
     for (auto function : module.getOps<func::FuncOp>()) {
-      auto [kind, phase] = function.getSymName().split('.');
+      StringRef phase = function.getSymName().split('.').second;
       if (!model::segmentAttr.isOn(function) || phase == "prefill") // decode has the same parameters
         continue;
       auto parameters = reader.read(function);
       if (failed(parameters))
         return signalPassFailure();
-      FormedSegment &segment = segments.emplace_back(FormedSegment{function, {}, std::move(*parameters)});
-      segment.layout.kind = kind.str();
-      segment.layout.master = optimizer.getMasters() && llvm::any_of(segment.parameters, [](const FormedParameter &p) {
-                                return !p.isFrozen && !p.local.getElementType().isF32();
-                              });
+      segments.push_back({function, std::move(*parameters)});
     }
     if (failed(nameTies(segments)))
       return signalPassFailure();
-    for (FormedSegment &segment : segments)
-      BucketBuilder(segment, plan, layout, module).build();
-    placeBuckets(segments, guardBytes(module));
-    SegmentWriter writer(module);
+    SmallVector<exec::SegmentOp> ops;
     for (const FormedSegment &segment : segments)
-      writer.write(segment);
+      ops.push_back(BucketBuilder(segment, plan, layout, module).build());
+    placeBuckets(ops, guardBytes(module));
   }
 };
 

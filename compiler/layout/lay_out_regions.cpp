@@ -30,11 +30,11 @@ uint64_t bytesOf(Type type) {
 }
 
 /// Returns the offset of a part of the optimizer state, such as "block.decayed.moment2".
-uint64_t stateOffset(const SegmentLayout &segment, StringRef name) {
+uint64_t stateOffset(exec::SegmentOp segment, StringRef name) {
   auto [bucketName, part] = name.rsplit('.');
-  const SegmentBucket &bucket = segment.bucket(bucketName);
-  auto parts = stateParts(segment, bucket);
-  return bucket.stateOffset + (llvm::find(parts, part) - parts.begin()) * bucket.partElements * 4;
+  exec::BucketOp bucket = segment.bucket(bucketName);
+  auto parts = bucket.stateParts();
+  return bucket.getStateOffset() + (llvm::find(parts, part) - parts.begin()) * bucket.getPartElements() * 4;
 }
 
 /// Returns whether a name is that of a bucket. Bucket names contain a dot, parameter names do not.
@@ -42,14 +42,13 @@ bool isBucketName(StringRef name) { return name.contains('.'); }
 
 class RegionLayout {
 public:
-  RegionLayout(ModuleOp module, const std::vector<SegmentLayout> &segments)
-      : context(module.getContext()), segments(segments) {
+  explicit RegionLayout(ModuleOp module) : module(module), context(module.getContext()) {
     sizes.guardBytes = guardBytes(module);
   }
 
   /// Lays out the inputs of training. All functions of training read inputs of one shape, [batch, seq] with four bytes
   /// per element. visible_from has memory only if a function reads it.
-  void placeInputs(ModuleOp module) {
+  void placeInputs() {
     uint64_t bytes = 0;
     bool limitsAttention = false;
     module.walk([&](func::FuncOp function) {
@@ -69,10 +68,9 @@ public:
     if (function.getName().starts_with("step."))
       return success();
     auto [kind, phase] = function.getName().split('.');
-    auto found = llvm::find_if(segments, [&, name = kind](const SegmentLayout &s) { return s.kind == name; });
-    if (found == segments.end())
+    segment = exec::findSegment(module, kind);
+    if (!segment)
       return function.emitError("needs an exec.segment of kind '") << kind << "', which form-buckets lists";
-    segment = &*found;
     policy = phase.split('.').first;
     for (BlockArgument argument : function.getArguments()) {
       unsigned index = argument.getArgNumber();
@@ -91,7 +89,7 @@ public:
   }
 
   /// Lists the laid-out regions as ops.
-  void write(ModuleOp module) const {
+  void write() {
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
     auto add = [&](exec::Region region, StringRef holds, uint64_t offset, uint64_t bytes) {
       b.create<exec::RegionOp>(module.getLoc(), exec::stringifyRegion(region), holds, offset, bytes);
@@ -131,7 +129,7 @@ private:
       "needs model.role and the model.name of something that exec.segment lists, at";
 
   /// Returns whether an argument or result has a role and name that `describe` can handle.
-  bool isKnown(DictionaryAttr attributes) const {
+  bool isKnown(DictionaryAttr attributes) {
     auto role = model::roleAttr.in(attributes);
     auto name = model::nameAttr.in(attributes);
     if (!role || !name)
@@ -142,9 +140,7 @@ private:
       return exec::symbolizeRegion(role.getValue()).has_value();
     if (role == "state" || role == "parameter" || role == "accumulator" || role == "scattered") {
       StringRef bucket = role == "state" ? name.getValue().rsplit('.').first : name.getValue();
-      return isBucketName(bucket)
-                 ? llvm::any_of(segment->buckets, [&](const SegmentBucket &b) { return b.name == bucket; })
-                 : llvm::any_of(segment->parameters, [&](const SegmentParameter &p) { return p.name == bucket; });
+      return isBucketName(bucket) ? bool(segment.bucket(bucket)) : bool(segment.parameter(bucket));
     }
     return true;
   }
@@ -160,15 +156,16 @@ private:
     if (role == "parameter" || role == "accumulator" || role == "scattered") {
       describeBucket(role, name, list, exec::shareAttr.in(attributes));
     } else if (role == "state") {
-      offset(stateOffset(*segment, name));
+      offset(stateOffset(segment, name));
       value(name.str());
     } else if (role == "cache" || role == "counter") {
-      uint64_t &end = sizes.cacheBytes[segment->kind];
-      auto [entry, isNew] = savedOffsets.try_emplace(segment->kind + "/" + name.str(), end);
+      std::string kind = segment.getKind().str();
+      uint64_t &end = sizes.cacheBytes[kind];
+      auto [entry, isNew] = savedOffsets.try_emplace(kind + "/" + name.str(), end);
       if (isNew)
         end += alignUp(bytesOf(type), sizes.guardBytes);
       offset(entry->second);
-      value(segment->kind + "." + name.str());
+      value(kind + "." + name.str());
     } else if (role == "logits") {
       sizes.logitsBytes = bytesOf(type);
       value("logits");
@@ -180,7 +177,7 @@ private:
       offset(sizes.inputs.at(name.str()).offset);
       value(name.str());
     } else if (role.starts_with("saved")) { // the phase that makes the values lists them first, in order
-      std::string key = segment->kind + "." + policy;
+      std::string key = (segment.getKind() + "." + policy).str();
       uint64_t &bytes = sizes.savedBytes[{key, role.str()}];
       auto [entry, isNew] = savedOffsets.try_emplace(key + "/" + name.str(), bytes);
       if (isNew)
@@ -195,17 +192,17 @@ private:
     return list;
   }
 
-  void describeBucket(StringRef role, StringRef name, NamedAttrList &list, ArrayAttr share) const {
+  void describeBucket(StringRef role, StringRef name, NamedAttrList &list, ArrayAttr share) {
     bool isStored = role == "parameter";
     if (!isBucketName(name))
-      return describeParameter(isStored, segment->parameter(name), list);
-    const SegmentBucket &bucket = segment->bucket(name);
+      return describeParameter(isStored, segment.parameter(name), list);
+    exec::BucketOp bucket = segment.bucket(name);
     bool isAdded = policy == "add" && !isStored, isScattered = role == "scattered";
-    bool isWhole = isScattered || !(isStored ? bucket.wholeStoredOffset : bucket.wholeGradientOffset);
+    bool isWhole = isScattered || !(isStored ? bucket.getWholeStoredOffset() : bucket.getWholeGradientOffset());
     setPlace(list,
-             isScattered ? *bucket.wholeGradientOffset
-             : isStored  ? bucket.storedOffset
-                         : bucket.gradientOffset,
+             isScattered ? *bucket.getWholeGradientOffset()
+             : isStored  ? bucket.getStoredOffset()
+                         : bucket.getGradientOffset(),
              isStored      ? storedValue(bucket)
              : isScattered ? scatteredValue(bucket)
              : isAdded     ? accumulatedValue(bucket)
@@ -214,24 +211,24 @@ private:
     if (isScattered)
       list.set(exec::regionAttr, b.getStringAttr(exec::stringifyRegion(exec::Region::WholeGradients)));
     else if (isAdded)
-      list.set(exec::bucketAttr, b.getI64IntegerAttr(bucket.number + 1));
+      list.set(exec::bucketAttr, b.getI64IntegerAttr(bucket.getNumber() + 1));
     // The rank's shard of an unsharded buffer.
     if (share && isWhole)
-      list.set(exec::partAttr, b.getI64IntegerAttr(axisBits(SmallVector<StringAttr>(share.getAsRange<StringAttr>()))));
+      list.set(exec::partAttr, b.getI64IntegerAttr(exec::axisBits(share)));
   }
 
   /// Describes a parameter or its gradient at the address where layer calls access it.
-  void describeParameter(bool isStored, const SegmentParameter &parameter, NamedAttrList &list) const {
-    const SegmentBucket &bucket = segment->bucketOf(parameter);
+  void describeParameter(bool isStored, exec::ParameterOp parameter, NamedAttrList &list) const {
+    exec::BucketOp bucket = parameter.bucket();
     Builder b(context);
-    std::string value = parameterValue(*segment, parameter);
-    setPlace(list, isStored ? segment->parameterOffset(parameter) : segment->gradientOffset(parameter),
+    std::string value = parameterValue(parameter);
+    setPlace(list, isStored ? parameter.storedOffset() : parameter.gradientOffset(),
              isStored ? value : value + ".gradient");
-    if (isStored ? bucket.wholeStoredOffset : bucket.wholeGradientOffset)
+    if (isStored ? bucket.getWholeStoredOffset() : bucket.getWholeGradientOffset())
       list.set(exec::regionAttr, b.getStringAttr(exec::stringifyRegion(isStored ? exec::Region::WholeParameters
                                                                                 : exec::Region::WholeGradients)));
     if (!isStored)
-      list.set(exec::bucketAttr, b.getI64IntegerAttr(bucket.number + 1));
+      list.set(exec::bucketAttr, b.getI64IntegerAttr(bucket.getNumber() + 1));
   }
 
   void setPlace(NamedAttrList &list, uint64_t offset, const std::string &value) const {
@@ -240,9 +237,9 @@ private:
     list.set(exec::valueAttr, b.getStringAttr(value));
   }
 
+  ModuleOp module;
   MLIRContext *context;
-  const std::vector<SegmentLayout> &segments;
-  const SegmentLayout *segment = nullptr;
+  exec::SegmentOp segment;
   RegionSizes sizes;
   std::string policy;
   std::map<std::string, uint64_t> savedOffsets;
@@ -251,14 +248,13 @@ private:
 struct LayOutRegionsPass : impl::LayOutRegionsBase<LayOutRegionsPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    std::vector<SegmentLayout> segments = readSegments(module);
-    RegionLayout layout(module, segments);
+    RegionLayout layout(module);
     if (!exec::generates(module))
-      layout.placeInputs(module);
+      layout.placeInputs();
     for (auto function : module.getOps<func::FuncOp>())
       if (failed(layout.place(function)))
         return signalPassFailure();
-    layout.write(module);
+    layout.write();
   }
 };
 

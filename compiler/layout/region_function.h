@@ -25,14 +25,12 @@ public:
     return namedTensor({elements}, {b.getStringAttr("element")}, element);
   }
 
-  mlir::Value argument(mlir::Type type, llvm::StringRef role, llvm::StringRef name,
-                       llvm::ArrayRef<mlir::StringAttr> share = {}) {
+  mlir::Value argument(mlir::Type type, llvm::StringRef role, llvm::StringRef name, mlir::ArrayAttr share = {}) {
     (void)function.insertArgument(function.getNumArguments(), type, attributes(role, name, share), loc);
     return function.getBody().front().getArguments().back();
   }
 
-  void result(mlir::Value value, llvm::StringRef role, llvm::StringRef name,
-              llvm::ArrayRef<mlir::StringAttr> share = {}) {
+  void result(mlir::Value value, llvm::StringRef role, llvm::StringRef name, mlir::ArrayAttr share = {}) {
     results.push_back(value);
     resultAttributes.push_back(attributes(role, name, share));
   }
@@ -54,11 +52,11 @@ public:
   mlir::Location loc;
 
 private:
-  mlir::DictionaryAttr attributes(llvm::StringRef role, llvm::StringRef name, llvm::ArrayRef<mlir::StringAttr> share) {
+  mlir::DictionaryAttr attributes(llvm::StringRef role, llvm::StringRef name, mlir::ArrayAttr share) {
     llvm::SmallVector<mlir::NamedAttribute> list = {b.getNamedAttr(model::roleAttr, b.getStringAttr(role)),
                                                     b.getNamedAttr(model::nameAttr, b.getStringAttr(name))};
-    if (!share.empty())
-      list.push_back(b.getNamedAttr(exec::shareAttr, axes(share)));
+    if (share && !share.empty())
+      list.push_back(b.getNamedAttr(exec::shareAttr, share));
     return b.getDictionaryAttr(list);
   }
 

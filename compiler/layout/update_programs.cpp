@@ -4,6 +4,7 @@
 // the momentum of one bucket, and each rank orthogonalizes the whole matrices and applies its slices.
 #include "compiler/layout/update_programs.h"
 
+#include "compiler/partition/layout.h"
 #include "dialects/attributes.h"
 #include "format/optimizers.h"
 
@@ -19,15 +20,20 @@ namespace {
 /// Builds the update of one bucket. Arguments precede all ops.
 class UpdateProgram {
 public:
-  UpdateProgram(RegionFunction &f, const SegmentBucket &bucket, bool hasMaster, exec::OptimizerAttr settings,
-                const ClipFactors &clips)
-      : f(f), b(f.b), bucket(bucket), hasMaster(hasMaster), settings(settings), f32(b.getF32Type()),
-        type(f.flat(bucket.partElements, f32)) {
-    old = f.argument(f.flat(bucket.partElements, bucket.stored), "parameter", bucket.name, bucket.shareAxes);
-    sum = f.argument(withElement(type, bucket.summed), "accumulator", bucket.name, bucket.shareAxes);
-    weight = hasMaster ? f.argument(type, "state", stateName(rt::masterKind)) : old;
-    for (const char *state : rt::optimizerRow(bucket.optimizer).states)
-      states.push_back(f.argument(type, "state", stateName(state)));
+  UpdateProgram(RegionFunction &f, exec::BucketOp bucket, exec::OptimizerAttr settings, const ClipFactors &clips)
+      : f(f), b(f.b), bucket(bucket), settings(settings), f32(b.getF32Type()),
+        type(f.flat(bucket.getPartElements(), f32)) {
+    auto argument = [&](Type element, StringRef role, StringRef name, ArrayAttr share = {}) {
+      return f.argument(withElement(type, element), role, name, share);
+    };
+    old = argument(bucket.getStored(), "parameter", bucket.getName(), bucket.getShareAttr());
+    sum = argument(bucket.gradientType(), "accumulator", bucket.getName(), bucket.getShareAttr());
+    for (StringRef part : bucket.stateParts())
+      states.push_back(argument(f32, "state", stateName(part)));
+    hasMaster = states.size() > bucket.optimizerRow().states.size();
+    weight = hasMaster ? states.front() : old;
+    if (hasMaster)
+      states.erase(states.begin());
     factors = clips.of(bucket);
   }
 
@@ -37,14 +43,15 @@ public:
   void buildSign();
 
 private:
-  std::string stateName(const char *part) const { return bucket.name + "." + part; }
+  std::string stateName(StringRef part) { return (bucket.getName() + "." + part).str(); }
   Value constant(double value) {
     return b.create<model::ConstantOp>(f.loc, namedTensor({}, {}, f32), b.getF64FloatAttr(value));
   }
   Value scalar(StringRef slot) { return b.create<model::ScalarOp>(f.loc, namedTensor({}, {}, f32), slot); }
   /// Returns the learning rate of the bucket's parameters.
   Value rate() {
-    return scalar(bucket.rateGroup > 0 ? "group_rate" + std::to_string(bucket.rateGroup) : "learning_rate");
+    int64_t group = bucket.getRateGroup();
+    return scalar(group > 0 ? "group_rate" + std::to_string(group) : "learning_rate");
   }
   template <typename Op> Value binary(Value x, Value y) {
     return b.create<Op>(f.loc, broadcastType({x, y}, f32), x, y);
@@ -58,19 +65,19 @@ private:
   /// Returns the type of the rank's matrices, or of their slices, with these dimensions. The verifier of plans lets a
   /// copy change dimensions whose names begin with `element`.
   RankedTensorType matrices(StringRef first, int64_t firstSize, StringRef second, int64_t secondSize) {
-    int64_t count = bucket.partElements / (bucket.matrix[0] * bucket.matrix[1]);
+    int64_t count = bucket.getPartElements() / (bucket.getMatrix()[0] * bucket.getMatrix()[1]);
     return namedTensor({count, firstSize, secondSize},
                        {b.getStringAttr("element_matrix"), b.getStringAttr(first), b.getStringAttr(second)}, f32);
   }
   Value view(Value x, Type as) { return b.create<model::ViewOp>(f.loc, as, x); }
-  int64_t wholeSize(int side) const { return bucket.matrix[side] * bucket.sides[side].parts; }
+  bool isSplit(int side) { return bucket.wholeSize(side) > bucket.getMatrix()[side]; }
   Value contract(Value x, Value y, Type result) { return b.create<model::ContractOp>(f.loc, result, x, y); }
 
   /// Returns the weight decay of the bucket's parameters.
-  double weightDecay() const {
-    if (!bucket.decays)
+  double weightDecay() {
+    if (!bucket.getDecays())
       return 0;
-    auto group = bucket.rateGroup; // from 1
+    int64_t group = bucket.getRateGroup(); // from 1
     return group == 0 ? double(settings.getWeightDecay()) : settings.getGroupDecays()[group - 1];
   }
   Value decayed(Value step) {
@@ -81,18 +88,18 @@ private:
   Value gathered(Value update);
   Value sliced(Value whole);
   Value orthogonalized(Value x);
-  double scaleOfUpdate() const;
+  double scaleOfUpdate();
   void finish(Value updated, ArrayRef<Value> newStates);
 
   RegionFunction &f;
   OpBuilder &b;
-  const SegmentBucket &bucket;
-  const bool hasMaster;
+  exec::BucketOp bucket;
   exec::OptimizerAttr settings;
   const Type f32;
   const RankedTensorType type;
   Value old, sum, weight; ///< stored parameters, summed gradient, and master copy or stored parameters
   SmallVector<Value, 2> states;
+  bool hasMaster = false;
   Value factors; ///< of QK-clip; null: none
 };
 
@@ -104,10 +111,10 @@ void UpdateProgram::finish(Value updated, ArrayRef<Value> newStates) {
   auto chosen = [&](Value value, Value otherwise, Type element) -> Value {
     return b.create<model::SelectOp>(f.loc, withElement(type, element), apply, value, otherwise);
   };
-  f.result(chosen(updated, old, bucket.stored), "parameter", bucket.name, bucket.shareAxes);
+  f.result(chosen(updated, old, bucket.getStored()), "parameter", bucket.getName(), bucket.getShareAttr());
   if (hasMaster)
     f.result(chosen(updated, weight, f32), "state", stateName(rt::masterKind));
-  for (auto [name, before, after] : llvm::zip_equal(rt::optimizerRow(bucket.optimizer).states, states, newStates))
+  for (auto [name, before, after] : llvm::zip_equal(bucket.optimizerRow().states, states, newStates))
     f.result(chosen(after, before, f32), "state", stateName(name));
 }
 
@@ -131,21 +138,21 @@ void UpdateProgram::buildSgd() {
 
 /// Returns the whole matrices of an update. Ranks that hold slices of the same matrices exchange their slices.
 Value UpdateProgram::gathered(Value update) {
-  RankedTensorType slice = matrices("element_row", bucket.matrix[0], "element_column", bucket.matrix[1]);
+  RankedTensorType slice = matrices("element_row", bucket.getMatrix()[0], "element_column", bucket.getMatrix()[1]);
   Value x = view(update, slice);
-  if (!bucket.hasSlices())
+  if (bucket.getRowAxes().empty() && bucket.getColumnAxes().empty())
     return x;
   // Dimensions of matrices have no shardings in the module, so the view names the axes.
   Sharding sharding(slice.getRank());
-  for (auto [side, split] : llvm::enumerate(bucket.sides))
-    sharding.dims[side + 1] = split.axes;
+  for (int side : {0, 1})
+    sharding.dims[side + 1] = bucket.sideAxes(side);
   dist::shardingAttr.set(x.getDefiningOp(), sharding.attribute(b.getContext()));
   for (int side : {0, 1}) {
-    if (bucket.sides[side].parts == 1)
+    if (!isSplit(side))
       continue;
     SmallVector<int64_t> shape(cast<RankedTensorType>(x.getType()).getShape());
-    shape[side + 1] = wholeSize(side);
-    x = b.create<dist::AllGatherOp>(f.loc, namedTensor(shape, dimNames(slice), f32), x, f.axes(bucket.sides[side].axes),
+    shape[side + 1] = bucket.wholeSize(side);
+    x = b.create<dist::AllGatherOp>(f.loc, namedTensor(shape, dimNames(slice), f32), x, f.axes(bucket.sideAxes(side)),
                                     b.getI64IntegerAttr(side + 1));
   }
   return x;
@@ -154,13 +161,13 @@ Value UpdateProgram::gathered(Value update) {
 /// Returns the rank's slices of matrices, as flat as the bucket.
 Value UpdateProgram::sliced(Value whole) {
   for (int side : {1, 0}) {
-    if (bucket.sides[side].parts == 1)
+    if (!isSplit(side))
       continue;
     auto from = cast<RankedTensorType>(whole.getType());
     SmallVector<int64_t> shape(from.getShape());
-    shape[side + 1] = bucket.matrix[side];
+    shape[side + 1] = bucket.getMatrix()[side];
     whole = b.create<dist::SliceOp>(f.loc, namedTensor(shape, dimNames(from), f32), whole,
-                                    f.axes(bucket.sides[side].axes), b.getI64IntegerAttr(side + 1));
+                                    f.axes(bucket.sideAxes(side)), b.getI64IntegerAttr(side + 1));
   }
   return view(whole, type);
 }
@@ -169,7 +176,7 @@ Value UpdateProgram::sliced(Value whole) {
 /// X = a X + (b A + c A A) X with A = X X^T, on updates of Frobenius norm 1. The side of A is the shorter one.
 Value UpdateProgram::orthogonalized(Value x) {
   constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315, epsilon = 1e-7;
-  int64_t rows = wholeSize(0), columns = wholeSize(1), side = std::min(rows, columns);
+  int64_t rows = bucket.wholeSize(0), columns = bucket.wholeSize(1), side = std::min(rows, columns);
   bool isWide = rows <= columns;
   RankedTensorType asMatrix = matrices("element_row", rows, "element_column", columns);
   // `twin` is the matrix with another name of the shorter dimension, so that products can contract with it.
@@ -198,8 +205,8 @@ Value UpdateProgram::orthogonalized(Value x) {
 }
 
 /// Returns the factor of an orthogonal update. Rows of a matrix are inputs of a layer, columns are outputs.
-double UpdateProgram::scaleOfUpdate() const {
-  auto inputs = static_cast<double>(wholeSize(0)), outputs = static_cast<double>(wholeSize(1));
+double UpdateProgram::scaleOfUpdate() {
+  auto inputs = static_cast<double>(bucket.wholeSize(0)), outputs = static_cast<double>(bucket.wholeSize(1));
   double scale = settings.getScaleMode() == "spectral"        ? std::max(inputs, outputs)
                  : settings.getScaleMode() == "shape_scaling" ? std::max(1.0, outputs / inputs)
                                                               : outputs / inputs;
@@ -218,15 +225,14 @@ void UpdateProgram::buildMuon() {
 void UpdateProgram::buildSign() {
   Value negative = b.create<model::NegOp>(f.loc, type, sum);
   Value sign = sub(b.create<model::StepOp>(f.loc, type, sum), b.create<model::StepOp>(f.loc, type, negative));
-  finish(sub(weight, mul(sign, constant(bucket.signRate))), {});
+  finish(sub(weight, mul(sign, constant(bucket.getSignRate()))), {});
 }
 
 } // namespace
 
-void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, exec::OptimizerAttr settings,
-                 const ClipFactors &clips) {
-  UpdateProgram program(f, bucket, master, settings, clips);
-  switch (bucket.optimizer) {
+void buildUpdate(RegionFunction &f, exec::BucketOp bucket, exec::OptimizerAttr settings, const ClipFactors &clips) {
+  UpdateProgram program(f, bucket, settings, clips);
+  switch (bucket.optimizerRow().number) {
   case rt::pb::SGD:
     return program.buildSgd();
   case rt::pb::MUON:

@@ -6,10 +6,9 @@
 
 namespace espalier {
 
-/// Adds the update of one bucket to `f`: arguments and results are the rank's parameters, its summed gradient, the f32
-/// master copy if `master`, and the state tensors. The program is that of the bucket's optimizer. `clips` has the
+/// Adds the update of one bucket to `f`: arguments and results are the rank's parameters, its summed gradient, and the
+/// state tensors. The program is that of the bucket's optimizer. `clips` has the
 /// factors of QK-clip.
-void buildUpdate(RegionFunction &f, const SegmentBucket &bucket, bool master, exec::OptimizerAttr settings,
-                 const ClipFactors &clips);
+void buildUpdate(RegionFunction &f, exec::BucketOp bucket, exec::OptimizerAttr settings, const ClipFactors &clips);
 
 } // namespace espalier

@@ -3,6 +3,7 @@
 #include "compiler/link/plan_numbers.h"
 #include "dialects/exec/dialect.h"
 #include "format/axes.h"
+#include "format/optimizers.h"
 
 using namespace mlir;
 
@@ -22,58 +23,60 @@ namespace {
 uint32_t slowAxes(ArrayRef<StringAttr> axes) {
   for (size_t i = 1; i < axes.size(); ++i)
     if (exec::axisBit(axes[i]) < exec::axisBit(axes[i - 1]))
-      return axisBits(axes.take_front(i));
+      return exec::axisBits(axes.take_front(i));
   return 0;
 }
 
 pb::DataType dataTypeOf(Type element) { return static_cast<pb::DataType>(static_cast<int>(*exec::dataType(element))); }
-pb::DataType storedType(const SegmentBucket &bucket) { return dataTypeOf(bucket.stored); }
-pb::DataType summedType(const SegmentBucket &bucket) { return dataTypeOf(bucket.summed); }
 
 class BucketEmitter {
 public:
-  BucketEmitter(const SegmentLayout &segment, const SegmentBucket &from, bool trains, PlanTables &tables)
-      : segment(segment), from(from), tables(tables), trains(trains && !from.isFrozen), share(axisBits(from.shareAxes)),
-        partial(axisBits(from.partialAxes) | (from.holders.empty() || from.isFrozen ? 0 : exec::axisBit("pp"))) {}
+  BucketEmitter(exec::BucketOp from, bool trains, PlanTables &tables)
+      : from(from), name(from.getName().str()), tables(tables), trains(trains && !from.getFrozen()),
+        stored(dataTypeOf(from.getStored())), summed(dataTypeOf(from.gradientType())), elements(from.getElements()),
+        partElements(from.getPartElements()), share(exec::axisBits(from.getShare())),
+        partial(exec::axisBits(from.getPartial()) |
+                (from.getHolders().empty() || from.getFrozen() ? 0 : exec::axisBit("pp"))) {}
 
   pb::Bucket describe() {
     pb::Bucket bucket;
-    bucket.set_name(from.name);
-    bucket.set_type(storedType(from));
-    bucket.set_elements(from.elements);
+    bucket.set_name(name);
+    bucket.set_type(stored);
+    bucket.set_elements(elements);
     bucket.set_partial(partial);
-    bucket.mutable_holders()->Assign(from.holders.begin(), from.holders.end());
+    bucket.mutable_holders()->Assign(from.getHolders().begin(), from.getHolders().end());
     bucket.set_share(share);
-    bucket.set_decay(from.decays);
-    bucket.set_norm_weight(from.normWeight);
-    bucket.set_frozen(from.isFrozen);
-    bucket.set_optimizer(from.optimizer);
-    bucket.set_rate_group(static_cast<uint32_t>(from.rateGroup));
-    uint32_t stored = value(from.name, bucket.type(), from.elements, {.isKept = !from.wholeStoredOffset});
-    uint32_t own = share ? value(storedValue(from), bucket.type(), from.partElements, {.split = share}) : stored;
-    uint32_t sum = trains ? value(from.name + ".gradient", summedType(from), from.elements, wholeGradient()) : 0;
-    for (size_t index : from.parameters)
-      addParameter(segment.parameters[index], stored, sum, *bucket.add_parameters());
-    *bucket.mutable_stored() = at(exec::Region::Parameters, from.storedOffset,
-                                  from.storedElements() * from.elementBytes, from.wholeStoredOffset ? own : stored);
-    if (from.wholeStoredOffset)
+    bucket.set_decay(from.getDecays());
+    bucket.set_norm_weight(from.getNormWeight());
+    bucket.set_frozen(from.getFrozen());
+    bucket.set_optimizer(from.optimizerRow().number);
+    bucket.set_rate_group(from.getRateGroup());
+    std::optional<int64_t> wholeStored = from.getWholeStoredOffset(), wholeGradient = from.getWholeGradientOffset();
+    uint32_t whole = value(name, stored, elements, {.isKept = !wholeStored});
+    uint32_t own = share ? value(storedValue(from), stored, partElements, {.split = share}) : whole;
+    uint32_t sum = trains ? value(name + ".gradient", summed, elements, calledGradient()) : 0;
+    for (exec::ParameterOp parameter : from.parameters())
+      addParameter(parameter, whole, sum, *bucket.add_parameters());
+    *bucket.mutable_stored() = at(exec::Region::Parameters, from.getStoredOffset(),
+                                  from.storedElements() * from.storedWidth(), wholeStored ? own : whole);
+    if (wholeStored)
       *bucket.mutable_whole_stored() =
-          at(exec::Region::WholeParameters, *from.wholeStoredOffset, from.elements * from.elementBytes, stored);
+          at(exec::Region::WholeParameters, *wholeStored, elements * from.storedWidth(), whole);
     if (!trains)
       return bucket;
-    if (from.wholeGradientOffset) {
+    if (wholeGradient) {
       *bucket.mutable_whole_gradient() =
-          at(exec::Region::WholeGradients, *from.wholeGradientOffset, from.elements * from.gradientElementBytes(), sum);
-      sum = value(accumulatedValue(from), summedType(from), from.partElements,
+          at(exec::Region::WholeGradients, *wholeGradient, elements * from.gradientWidth(), sum);
+      sum = value(accumulatedValue(from), summed, partElements,
                   {.split = share, .partial = partial & ~share, .additions = 1});
     }
     *bucket.mutable_gradient() =
-        at(exec::Region::Gradients, from.gradientOffset, from.gradientElements() * from.gradientElementBytes(), sum);
-    uint64_t offset = from.stateOffset;
-    for (const std::string &part : stateParts(segment, from)) {
-      uint32_t state = value(from.name + "." + part, pb::F32, from.partElements, {.split = share});
-      *bucket.add_state() = at(exec::Region::State, offset, from.partElements * 4, state);
-      offset += from.partElements * 4;
+        at(exec::Region::Gradients, from.getGradientOffset(), from.gradientElements() * from.gradientWidth(), sum);
+    uint64_t offset = from.getStateOffset();
+    for (StringRef part : from.stateParts()) {
+      uint32_t state = value(name + "." + part.str(), pb::F32, partElements, {.split = share});
+      *bucket.add_state() = at(exec::Region::State, offset, partElements * 4, state);
+      offset += partElements * 4;
     }
     return bucket;
   }
@@ -84,23 +87,24 @@ public:
   BucketTransfers addTransfers(const pb::Bucket &bucket) {
     BucketTransfers transfers;
     pb::Buffer source = bucket.gradient();
-    uint32_t left = partial, pp = exec::axisBit("pp"), split = from.wholeGradientOffset ? share : 0;
-    if (from.wholeGradientOffset) {
+    bool addsShards = from.getWholeGradientOffset().has_value();
+    uint32_t left = partial, pp = exec::axisBit("pp"), split = addsShards ? share : 0;
+    if (addsShards) {
       left &= ~share;
       Held own = {.split = share, .partial = left, .isKept = false, .isPerMicroBatch = true};
       transfers.scatter = addScatter(bucket.whole_gradient(), own);
     }
-    uint64_t elements = from.gradientElements();
-    auto reduce = [&](const char *suffix, uint32_t axes, const std::vector<uint32_t> &stages) {
+    uint64_t summedElements = from.gradientElements();
+    auto reduce = [&](const char *suffix, uint32_t axes, ArrayRef<int64_t> stages) {
       left &= ~axes;
       pb::Buffer sum = source;
-      sum.set_value(value(from.name + suffix, summedType(from), elements, {.split = split, .partial = left}));
-      transfers.sums.push_back(add(from.name + suffix, pb::Transfer::ALL_REDUCE, axes, stages, source, sum));
+      sum.set_value(value(name + suffix, summed, summedElements, {.split = split, .partial = left}));
+      transfers.sums.push_back(add(name + suffix, pb::Transfer::ALL_REDUCE, axes, stages, source, sum));
       source = sum;
     };
     if (left & pp)
-      reduce(".total", pp, from.holders);
-    bool scattersSums = share && !from.wholeGradientOffset && trains;
+      reduce(".total", pp, from.getHolders());
+    bool scattersSums = share && !addsShards && trains;
     uint32_t later = scattersSums ? exec::axisBit(replicateAxis) : 0; // summed in shards
     if (left & ~share & ~later)
       reduce(".sum", left & ~share & ~later, {});
@@ -111,15 +115,15 @@ public:
       transfers.sums.push_back(addScatter(source, {.split = share, .partial = left}));
       source = part(source, tables.findValue(scatteredValue(from)));
       split = share;
-      elements = from.partElements;
+      summedElements = partElements;
     }
     if (left & later)
       reduce(".replicated", left & later, {});
-    uint32_t own = tables.findValue(storedValue(from));
-    const pb::Buffer &stored = bucket.stored();
-    transfers.gather = add(from.name + ".gather", pb::Transfer::ALL_GATHER, share, {},
-                           from.wholeStoredOffset ? stored : part(stored, own),
-                           from.wholeStoredOffset ? bucket.whole_stored() : stored);
+    bool isWhole = !from.getWholeStoredOffset();
+    const pb::Buffer &kept = bucket.stored();
+    transfers.gather =
+        add(name + ".gather", pb::Transfer::ALL_GATHER, share, {},
+            isWhole ? part(kept, tables.findValue(storedValue(from))) : kept, isWhole ? kept : bucket.whole_stored());
     return transfers;
   }
 
@@ -131,8 +135,8 @@ private:
   };
 
   /// Describes the value that layer calls accumulate gradients into.
-  Held wholeGradient() const {
-    bool isKept = !from.wholeGradientOffset;
+  Held calledGradient() {
+    bool isKept = !from.getWholeGradientOffset();
     return {.partial = partial, .additions = 1, .isKept = isKept, .isPerMicroBatch = !isKept};
   }
 
@@ -155,8 +159,8 @@ private:
 
   /// Adds an in-place reduce-scatter: each rank keeps its shard of the sum inside the same buffer.
   uint32_t addScatter(const pb::Buffer &whole, const Held &left) {
-    uint32_t own = value(scatteredValue(from), summedType(from), from.partElements, left);
-    return add(from.name + ".scatter", pb::Transfer::REDUCE_SCATTER, share, {}, whole, part(whole, own));
+    uint32_t own = value(scatteredValue(from), summed, partElements, left);
+    return add(name + ".scatter", pb::Transfer::REDUCE_SCATTER, share, {}, whole, part(whole, own));
   }
 
   static pb::Buffer at(exec::Region region, uint64_t offset, uint64_t bytes, uint32_t value) {
@@ -170,19 +174,19 @@ private:
 
   /// Returns the rank's shard of a buffer.
   pb::Buffer part(pb::Buffer whole, uint32_t value) const {
-    whole.set_bytes(whole.bytes() / (from.elements / from.partElements));
+    whole.set_bytes(whole.bytes() / (elements / partElements));
     whole.set_part(share);
     whole.set_value(value);
     return whole;
   }
 
-  uint32_t add(const std::string &name, pb::Transfer::Kind kind, uint32_t axes, const std::vector<uint32_t> &stages,
+  uint32_t add(const std::string &name, pb::Transfer::Kind kind, uint32_t axes, ArrayRef<int64_t> stages,
                const pb::Buffer &source, const pb::Buffer &target) {
     pb::Transfer transfer;
     transfer.set_name(name);
     transfer.set_kind(kind);
     transfer.set_queue(tables.queue("gradients"));
-    transfer.set_group(tables.group(axes, stages));
+    transfer.set_group(tables.group(axes, {stages.begin(), stages.end()}));
     *transfer.add_from() = source;
     *transfer.add_to() = target;
     transfer.set_location(tables.location(locationFor(name)));
@@ -190,10 +194,9 @@ private:
   }
 
   /// Returns the model-file line of the bucket's first parameter.
-  pb::Location locationFor(const std::string &transfer) const {
+  pb::Location locationFor(const std::string &transfer) {
     pb::Location location;
-    LocationAttr at = segment.parameters[from.parameters.front()].location;
-    if (auto line = dyn_cast<FileLineColLoc>(at)) {
+    if (auto line = dyn_cast<FileLineColLoc>(from.parameters().front().getLoc())) {
       location.set_file(line.getFilename().str());
       location.set_line(line.getLine());
       location.set_column(line.getColumn());
@@ -202,53 +205,59 @@ private:
     return location;
   }
 
-  void addParameter(const SegmentParameter &parameter, uint32_t stored, uint32_t sum, pb::Parameter &entry) {
-    entry.set_name(parameter.name);
-    entry.mutable_shape()->Assign(parameter.shape.begin(), parameter.shape.end());
-    entry.mutable_padded_shape()->Assign(parameter.paddedShape.begin(), parameter.paddedShape.end());
-    for (const Axes &axes : parameter.sharding.dims)
-      entry.add_split(axisBits(axes));
-    if (llvm::any_of(parameter.sharding.dims, [](const Axes &axes) { return slowAxes(axes) != 0; }))
-      for (const Axes &axes : parameter.sharding.dims)
-        entry.add_slow(slowAxes(axes));
-    entry.mutable_initialization()->set_kind(
-        static_cast<pb::Initialization::Kind>(static_cast<int>(parameter.initializer.kind)));
-    entry.mutable_initialization()->set_stddev(parameter.initializer.stddev);
-    entry.set_first(parameter.first);
-    std::string name = parameterValue(segment, parameter);
-    addPart(name, storedType(from), parameter, stored, {.isKept = !from.wholeStoredOffset});
-    if (trains)
-      addPart(name + ".gradient", summedType(from), parameter, sum, wholeGradient());
+  void addParameter(exec::ParameterOp parameter, uint32_t whole, uint32_t sum, pb::Parameter &entry) {
+    entry.set_name(parameter.getName().str());
+    entry.mutable_shape()->Assign(parameter.getShape().begin(), parameter.getShape().end());
+    entry.mutable_padded_shape()->Assign(parameter.getPaddedShape().begin(), parameter.getPaddedShape().end());
+    uint32_t split = parameter.axes();
+    SmallVector<uint32_t> slow;
+    for (ArrayAttr dim : parameter.getSharding().getDims()) {
+      auto axes = llvm::to_vector(dim.getAsRange<StringAttr>());
+      entry.add_split(exec::axisBits(axes));
+      slow.push_back(slowAxes(axes));
+    }
+    if (llvm::any_of(slow, [](uint32_t axes) { return axes != 0; }))
+      entry.mutable_slow()->Assign(slow.begin(), slow.end());
+    entry.mutable_initialization()->set_kind(static_cast<pb::Initialization::Kind>(
+        static_cast<int>(*exec::symbolizeInitializer(parameter.getInitializer()))));
+    entry.mutable_initialization()->set_stddev(parameter.getStddev());
+    entry.set_first(parameter.getFirst());
+    std::string value = parameterValue(parameter);
+    addPart(value, stored, parameter, whole, {.split = split, .isKept = !from.getWholeStoredOffset()});
+    if (!trains)
+      return;
+    Held gradient = calledGradient();
+    gradient.split |= split;
+    addPart(value + ".gradient", summed, parameter, sum, gradient);
   }
 
   /// Adds the value of one parameter as a part of its bucket's value.
-  void addPart(const std::string &name, pb::DataType type, const SegmentParameter &parameter, uint32_t whole,
-               Held held) {
-    for (const Axes &axes : parameter.sharding.dims)
-      held.split |= axisBits(axes);
-    pb::Value part = describe(name, type, parameter.localElements, held);
+  void addPart(const std::string &value, pb::DataType type, exec::ParameterOp parameter, uint32_t whole,
+               const Held &held) {
+    pb::Value part = describe(value, type, parameter.localElements(), held);
     part.set_whole(whole + 1);
-    part.set_first(parameter.first);
+    part.set_first(parameter.getFirst());
     tables.value(part);
   }
 
-  const SegmentLayout &segment;
-  const SegmentBucket &from;
+  exec::BucketOp from;
+  const std::string name;
   PlanTables &tables;
   const bool trains; ///< if false, the bucket has neither gradients nor optimizer state
-  uint32_t share, partial;
+  const pb::DataType stored, summed;
+  const uint64_t elements, partElements;
+  const uint32_t share, partial;
 };
 
 } // namespace
 
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables,
-                                        pb::Plan &out) {
+std::vector<BucketTransfers> addBuckets(ModuleOp module, bool trains, PlanTables &tables, pb::Plan &out) {
   std::vector<BucketTransfers> transfers;
-  for (const SegmentLayout &segment : segments)
-    for (const SegmentBucket &bucket : segment.buckets) {
-      if (bucket.number < transfers.size()) // a tied bucket and its transfers are its owner's
+  for (auto segment : module.getOps<exec::SegmentOp>())
+    for (exec::BucketOp bucket : segment.buckets()) {
+      if (bucket.getNumber() < static_cast<int64_t>(transfers.size())) // a tied bucket is its owner's
         continue;
-      BucketEmitter emitter(segment, bucket, trains, tables);
+      BucketEmitter emitter(bucket, trains, tables);
       *out.add_buckets() = emitter.describe();
       const pb::Bucket &made = out.buckets(out.buckets_size() - 1);
       transfers.push_back(trains ? emitter.addTransfers(made) : BucketTransfers());

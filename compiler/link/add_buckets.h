@@ -15,9 +15,8 @@ struct BucketTransfers {
   int64_t gather = -1; ///< all-gather of the shards, after the update or before layer calls that read them; else -1
 };
 
-/// Adds the buckets of all segments with their values to `out`. Adds gradients, optimizer state and transfers only if
-/// the plan trains. The result is indexed by bucket number.
-std::vector<BucketTransfers> addBuckets(const std::vector<SegmentLayout> &segments, bool trains, PlanTables &tables,
-                                        rt::pb::Plan &out);
+/// Adds the buckets of all segments of a module with their values to `out`. Adds gradients, optimizer state and
+/// transfers only if the plan trains. The result is indexed by bucket number.
+std::vector<BucketTransfers> addBuckets(mlir::ModuleOp module, bool trains, PlanTables &tables, rt::pb::Plan &out);
 
 } // namespace espalier

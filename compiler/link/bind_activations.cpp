@@ -3,6 +3,8 @@
 // (the middle of a V-shaped schedule), the first writes directly into the buffer that the second reads.
 #include "compiler/link/bind_activations.h"
 
+#include "compiler/codegen/guards.h"
+
 #include <array>
 #include <map>
 

@@ -15,15 +15,15 @@ namespace {
 struct KeptRegion {
   Region region;
   const char *memoryClass;
-  uint64_t SegmentLayout::*bytes;
+  int64_t (exec::SegmentOp::*bytes)();
   bool isWhole = false; ///< the region holds gathered buffers
 };
 
-constexpr KeptRegion keptRegions[] = {{Region::Parameters, "parameters", &SegmentLayout::parameterBytes},
-                                      {Region::Gradients, "gradients", &SegmentLayout::gradientBytes},
-                                      {Region::State, "optimizer", &SegmentLayout::stateBytes},
-                                      {Region::WholeParameters, "whole", &SegmentLayout::wholeStoredBytes, true},
-                                      {Region::WholeGradients, "whole", &SegmentLayout::wholeGradientBytes, true}};
+constexpr KeptRegion keptRegions[] = {{Region::Parameters, "parameters", &exec::SegmentOp::getParameterBytes},
+                                      {Region::Gradients, "gradients", &exec::SegmentOp::getGradientBytes},
+                                      {Region::State, "optimizer", &exec::SegmentOp::getStateBytes},
+                                      {Region::WholeParameters, "whole", &exec::SegmentOp::getWholeStoredBytes, true},
+                                      {Region::WholeGradients, "whole", &exec::SegmentOp::getWholeGradientBytes, true}};
 
 Call &addCall(const std::string &name, int32_t layer, Stage &stage) {
   Call &call = *stage.add_calls();
@@ -35,46 +35,45 @@ Call &addCall(const std::string &name, int32_t layer, Stage &stage) {
 
 } // namespace
 
-Call &addLayerCall(const LayerCall &from, const std::vector<SegmentLayout> &segments, Stage &stage) {
+Call &addLayerCall(const LayerCall &from, ModuleOp module, Stage &stage) {
   std::string name = from.kind + (from.index < 0 ? "" : "." + std::to_string(from.index));
   Call &call = addCall(name, static_cast<int32_t>(from.layer), stage);
-  for (const SegmentBucket &bucket : layoutOf(call, segments).buckets) {
+  for (exec::BucketOp bucket : segmentOf(call, module).buckets()) {
     BucketUse &use = *call.add_buckets();
-    use.set_bucket(bucket.number);
-    use.set_owner(bucket.isTied ? 0 : from.layer); // the first segment owns a tied bucket
-    use.set_updates(!bucket.isTiedHere);
+    use.set_bucket(bucket.getNumber());
+    use.set_owner(bucket.getTied() ? 0 : from.layer); // the first segment owns a tied bucket
+    use.set_updates(!bucket.getTiedHere());
   }
   return call;
 }
 
 Call &addStepCall(Stage &stage) { return addCall("step", -1, stage); }
 
-const SegmentLayout &layoutOf(const Call &call, const std::vector<SegmentLayout> &segments) {
-  StringRef kind = StringRef(call.name()).split('.').first;
-  return *llvm::find_if(segments, [&](const SegmentLayout &segment) { return segment.kind == kind; });
+exec::SegmentOp segmentOf(const Call &call, ModuleOp module) {
+  return exec::findSegment(module, StringRef(call.name()).split('.').first);
 }
 
-void bindParameters(const std::vector<SegmentLayout> &segments, bool trains,
-                    function_ref<uint32_t(const Call &)> wholeLifetime, Stage &stage, PlaceBuilder &places) {
+void bindParameters(ModuleOp module, bool trains, function_ref<uint32_t(const Call &)> wholeLifetime, Stage &stage,
+                    PlaceBuilder &places) {
   int calls = static_cast<int>(llvm::count_if(stage.calls(), isLayerCall)); // the call `step` is the last one
-  bool isShared = llvm::any_of(layoutOf(stage.calls(calls - 1), segments).buckets,
-                               [](const SegmentBucket &bucket) { return bucket.isTiedHere; });
+  bool isShared = llvm::any_of(segmentOf(stage.calls(calls - 1), module).buckets(),
+                               [](exec::BucketOp bucket) { return bucket.getTiedHere(); });
   for (const KeptRegion &kept : ArrayRef(keptRegions).take_front(trains ? std::size(keptRegions) : 1)) {
     uint32_t first = 0;
-    std::map<std::string, uint32_t> ofKind;
+    std::map<StringRef, uint32_t> ofKind;
     for (int index = 0; index < calls; ++index) {
       Call &call = *stage.mutable_calls(index);
-      const SegmentLayout &layout = layoutOf(call, segments);
-      uint64_t bytes = layout.*kept.bytes;
+      exec::SegmentOp segment = segmentOf(call, module);
+      uint64_t bytes = (segment.*kept.bytes)();
       if (bytes == 0)
         continue;
       bool sharesFirst = isShared && index + 1 == calls;
-      auto known = kept.isWhole ? ofKind.find(layout.kind) : ofKind.end();
+      auto known = kept.isWhole ? ofKind.find(segment.getKind()) : ofKind.end();
       uint32_t place = sharesFirst ? first
                        : known != ofKind.end()
                            ? known->second
                            : places.take(bytes, kept.isWhole ? wholeLifetime(call) : 0, kept.memoryClass);
-      ofKind[layout.kind] = place;
+      ofKind[segment.getKind()] = place;
       if (index == 0)
         first = place;
       PlaceBuilder::bind(call, kept.region, place);

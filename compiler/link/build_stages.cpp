@@ -111,7 +111,7 @@ public:
     addChunks(number);
     PlaceBuilder places(stage, in.regions.guardBytes);
     bindParameters(
-        in.segments, in.trains, [&](const Call &call) { return draft.isRepeated(call) ? draft.wholeLayers : 0; }, stage,
+        in.module, in.trains, [&](const Call &call) { return draft.isRepeated(call) ? draft.wholeLayers : 0; }, stage,
         places);
     bindCounters(places);
     bindInputs(places);
@@ -122,7 +122,7 @@ public:
 
 private:
   void addCall(const LayerCall &layer) {
-    Call &call = addLayerCall(layer, in.segments, stage);
+    Call &call = addLayerCall(layer, in.module, stage);
     auto set = [&](Role role, const std::string &name) {
       call.set_programs(static_cast<int>(role), draft.extents.find(layer.kind + "." + name));
     };
@@ -154,8 +154,9 @@ private:
     draft.staged = hasInputs ? addLifetime("staged", microBatches, /*rotates=*/true) : 0;
     auto layers =
         static_cast<uint32_t>(llvm::count_if(stage.calls(), [&](const Call &call) { return draft.isRepeated(call); }));
-    bool hasWhole = llvm::any_of(
-        in.segments, [](const SegmentLayout &one) { return one.wholeGradientBytes > 0 || one.wholeStoredBytes > 0; });
+    bool hasWhole = llvm::any_of(ModuleOp(in.module).getOps<exec::SegmentOp>(), [](exec::SegmentOp one) {
+      return one.getWholeGradientBytes() > 0 || one.getWholeStoredBytes() > 0;
+    });
     draft.wholeLayers = hasWhole && layers > 0 ? addLifetime("whole", std::min(layers, 2u), /*rotates=*/false) : 0;
     draft.firstLifetime = static_cast<uint32_t>(stage.lifetimes_size());
     for (const StageLifetime &lifetime : draft.list.lifetimes)
@@ -195,7 +196,7 @@ private:
   void bindCounters(PlaceBuilder &places) {
     for (Call &call : *stage.mutable_calls())
       if (isLayerCall(call))
-        if (auto bytes = in.regions.cacheBytes.find(layoutOf(call, in.segments).kind);
+        if (auto bytes = in.regions.cacheBytes.find(segmentOf(call, in.module).getKind().str());
             bytes != in.regions.cacheBytes.end())
           PlaceBuilder::bind(call, Region::Cache, places.take(bytes->second, 0, "counters"));
   }

@@ -7,7 +7,6 @@
 #include "compiler/import/model/build_model.h"
 #include "compiler/import/run/run_config.h"
 #include "compiler/layout/lay_out_regions.h"
-#include "compiler/layout/segment_layout.h"
 #include "compiler/link/plan_tables.h"
 #include "planner/plan.h"
 
@@ -29,7 +28,7 @@ struct PhaseTransfers {
 struct GenerationInputs {
   const std::vector<SegmentRun> &runs; ///< the segments of the model in order
   const planner::Plan &plan;
-  const std::vector<SegmentLayout> &segments;
+  mlir::ModuleOp module;
   const RegionSizes &regions;
   const std::vector<PhaseTransfers> &transfers; ///< by entry
 };

@@ -39,7 +39,7 @@ public:
     Chunk &chunk = *stage.add_chunks();
     chunk.set_name("layers");
     chunk.set_calls(static_cast<uint32_t>(layers.size()));
-    bindParameters(in.segments, /*trains=*/false, [](const Call &) { return resident; }, stage, places);
+    bindParameters(in.module, /*trains=*/false, [](const Call &) { return resident; }, stage, places);
     bindCaches();
     bindStreams();
     bindShared();
@@ -51,7 +51,7 @@ private:
   size_t last() const { return layers.size() - 1; }
 
   void addCall(const LayerCall &layer) {
-    Call &made = addLayerCall(layer, in.segments, stage);
+    Call &made = addLayerCall(layer, in.module, stage);
     for (Role role : roles)
       made.set_programs(static_cast<int>(role), extents.find(layer.kind + "." + exec::stringifyRole(role).str()));
   }

@@ -21,8 +21,7 @@ namespace {
 class Linker {
 public:
   Linker(ModuleOp module, planner::Plan split, rt::pb::Plan &out)
-      : module(module), split(std::move(split)), runs(readRuns(module)), segments(readSegments(module)),
-        regions(readRegions(module)), out(out) {}
+      : module(module), split(std::move(split)), runs(readRuns(module)), regions(readRegions(module)), out(out) {}
 
   LogicalResult link() {
     if (failed(check()))
@@ -48,7 +47,7 @@ private:
     if (runs.size() < 2)
       return module.emitError("needs model.runs with a first and a last segment, got ") << runs.size();
     for (const SegmentRun &run : runs)
-      if (llvm::none_of(segments, [&](const SegmentLayout &segment) { return segment.kind == run.kind; }))
+      if (!exec::findSegment(module, run.kind))
         return module.emitError("needs an exec.segment of kind '") << run.kind << "', which form-buckets lists";
     return success();
   }
@@ -60,24 +59,23 @@ private:
     addNames(module, regions, split, out);
     PlanTables tables(out);
     StepTransfers transfers = addStepTransfers(module, regions, split, tables);
-    std::vector<BucketTransfers> buckets = addBuckets(segments, hasBackward, tables, out);
+    std::vector<BucketTransfers> buckets = addBuckets(module, hasBackward, tables, out);
     emitPrograms(module, out);
-    buildStages({runs, split, segments, regions, buckets, transfers, ramp, hasBackward}, out);
+    buildStages({runs, split, module, regions, buckets, transfers, ramp, hasBackward}, out);
   }
 
   void linkGeneration() {
     addGenerationNames(module, split, out);
     PlanTables tables(out);
     std::vector<PhaseTransfers> transfers = addGenerationTransfers(module, regions, split, tables, out);
-    addBuckets(segments, /*trains=*/false, tables, out);
+    addBuckets(module, /*trains=*/false, tables, out);
     emitPrograms(module, out);
-    buildGenerationStages({runs, split, segments, regions, transfers}, out);
+    buildGenerationStages({runs, split, module, regions, transfers}, out);
   }
 
   ModuleOp module;
   planner::Plan split;
   std::vector<SegmentRun> runs;
-  std::vector<SegmentLayout> segments;
   RegionSizes regions;
   rt::pb::Plan &out;
 };

@@ -1,6 +1,6 @@
 #include "compiler/link/place_builder.h"
 
-#include "compiler/layout/segment_layout.h"
+#include "compiler/codegen/guards.h"
 
 namespace espalier {
 

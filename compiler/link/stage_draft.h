@@ -18,7 +18,7 @@ namespace espalier {
 struct StageInputs {
   const std::vector<SegmentRun> &runs; ///< the segments of the model in order
   const planner::Plan &plan;
-  const std::vector<SegmentLayout> &segments;
+  mlir::ModuleOp module;
   const RegionSizes &regions;
   const std::vector<BucketTransfers> &buckets; ///< by bucket number
   const StepTransfers &transfers;

@@ -1,7 +1,7 @@
 #include "compiler/profile/describe_problem.h"
 
 #include "compiler/import/run/split_limits.h"
-#include "compiler/layout/segment_layout.h"
+#include "dialects/exec/dialect.h"
 
 #include "llvm/Support/ErrorHandling.h"
 
@@ -42,7 +42,7 @@ static bool allowsSlices(const RunConfig &run, int64_t tp) {
         isSplit |= llvm::is_contained(dims, dim);
       }
       bool isMatrix = parameter.dims.size() > 1 && parameter.decay && !parameter.frozen;
-      return !isMatrix || !isSplit || elements % (tp * bucketAlignment) == 0;
+      return !isMatrix || !isSplit || elements % (tp * exec::bucketAlignment) == 0;
     });
   });
 }

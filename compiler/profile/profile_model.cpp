@@ -153,9 +153,10 @@ private:
     std::optional<EmittedWork> emitted;
     if (exec::isCuda(build.module()) && !(emitted = EmittedWork::read(build.module(), sizes)))
       return false;
-    for (const SegmentLayout &segment : build.segments()) {
-      bool hasTied = llvm::any_of(segment.parameters, [](const SegmentParameter &p) { return !p.tiedTo.empty(); });
-      like.visit(build.module(), segment.kind, [&](const std::string &kind) {
+    for (auto segment : build.module().getOps<exec::SegmentOp>()) {
+      std::string built = segment.getKind().str();
+      bool hasTied = llvm::any_of(segment.parameters(), [](exec::ParameterOp p) { return p.getTiedTo().has_value(); });
+      like.visit(build.module(), built, [&](const std::string &kind) {
         for (bool manyStages : {false, true}) {
           if (manyStages && !hasTied)
             continue;
@@ -165,7 +166,7 @@ private:
             read.pattern.pp = manyStages;
           setPattern(point, read.pattern);
           for (planner::ParameterTerm &parameter : read.parameters) {
-            parameter.name.replace(0, segment.kind.size(), kind); // the bucket's name, such as "block.decayed"
+            parameter.name.replace(0, built.size(), kind); // the bucket's name, such as "block.decayed"
             if (parameter.tied && !problem.tiedEmbedding)
               describeTied(parameter, point);
           }

@@ -71,23 +71,23 @@ ProfiledBuild::ProfiledBuild(MLIRContext &context, const LikeKinds &like, const 
   if (!model)
     return;
   if (sizes.at().isUnsplit())
-    for (const SegmentLayout &segment : model->segments)
-      like.visit(module(), segment.kind, [&](const std::string &kind) {
+    for (auto segment : module().getOps<exec::SegmentOp>())
+      like.visit(module(), segment.getKind().str(), [&](const std::string &kind) {
         for (int phase = 0; phase < 2; ++phase)
-          flops[kind][phase] = readFlops(module(), segment.kind, {phase == 0 ? "forward" : "backward"});
+          flops[kind][phase] = readFlops(module(), segment.getKind(), {phase == 0 ? "forward" : "backward"});
       });
   for (auto function : llvm::make_early_inc_range(module().getOps<func::FuncOp>()))
     if (!(isOfStep(function) ? parts.step : parts.phases))
       function.erase();
   if (parts.splitBackward) {
-    for (const SegmentLayout &segment : model->segments)
-      readWeights(segment.kind);
+    for (auto segment : module().getOps<exec::SegmentOp>())
+      readWeights(segment.getKind().str());
     for (auto function : llvm::make_early_inc_range(weightsApart->getOps<func::FuncOp>()))
       if (!isOfSplitBackward(function))
         function.erase();
   }
-  if (failed(fuse(*model->module)) || (parts.splitBackward && failed(fuse(*weightsApart))))
-    model.reset();
+  if (failed(fuse(module())) || (parts.splitBackward && failed(fuse(*weightsApart))))
+    model = {};
 }
 
 LogicalResult ProfiledBuild::fuse(ModuleOp module) {
@@ -176,11 +176,10 @@ LiveBytes ProfiledBuild::splitLiveBytes(const std::string &kind) const {
 std::vector<Size> ProfiledBuild::stepPeaks(const std::string &kind) const {
   std::vector<Size> live;
   bool isSharded = sizes.at().zero > 0, updatesMatrices = false, clips = false;
-  for (const SegmentLayout &segment : readSegments(module()))
-    for (const SegmentBucket &bucket : segment.buckets) {
-      updatesMatrices |= segment.kind == kind && !bucket.matrix.empty();
-      clips |= segment.kind == kind && bucket.clip;
-    }
+  for (exec::BucketOp bucket : exec::findSegment(module(), kind).buckets()) {
+    updatesMatrices |= !bucket.getMatrix().empty();
+    clips |= bool(bucket.getClipAttr());
+  }
   if (isSharded || updatesMatrices || clips)
     for (const char *step : stepFunctions)
       addProgram(module(), kind + step, sizes, live);

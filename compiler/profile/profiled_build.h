@@ -25,8 +25,7 @@ public:
                 const BuiltParts &parts);
 
   bool isBroken() const { return !model; }
-  mlir::ModuleOp module() const { return *model->module; }
-  const std::vector<SegmentLayout> &segments() const { return model->segments; }
+  mlir::ModuleOp module() const { return model.get(); }
   /// Returns the operations of a kind of the run's model in one unsharded micro-batch: of the forward pass, plus those
   /// of the backward pass if the model trains.
   double modelFlops(const std::string &kind, bool trains) const {
@@ -57,7 +56,7 @@ private:
   const RunConfig &run;
   const std::string target;
   const SizeReader &sizes;
-  std::optional<PartitionedModel> model;
+  mlir::OwningOpRef<mlir::ModuleOp> model;
   mlir::OwningOpRef<mlir::ModuleOp> weightsApart;          ///< only the backward and weight functions of layers
   std::map<std::string, planner::WeightTerms> weightTerms; ///< by kind
   std::map<std::string, std::array<double, 2>> flops;      ///< by kind and phase

@@ -3,8 +3,8 @@
 // differently.
 #include "compiler/profile/read_terms.h"
 
+#include "compiler/partition/layout.h"
 #include "compiler/profile/op_terms.h"
-
 #include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 
@@ -66,17 +66,17 @@ std::string signature(Operation *op) {
 }
 
 /// Returns the share of a bucket's elements that a rank updates.
-Monomial ofShard(Monomial elements, const SegmentBucket &bucket) {
-  for (StringAttr axis : bucket.shareAxes)
+Monomial ofShard(Monomial elements, exec::BucketOp bucket) {
+  for (StringAttr axis : bucket.getShare())
     elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
-  if (!bucket.shareAxes.empty()) // ZeRO also shards over cp, which step functions do not show
+  if (!bucket.getShare().empty()) // ZeRO also shards over cp, which step functions do not show
     elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
   return elements;
 }
 
 /// Replaces the number of shards of the profile by that of a plan, in a size that counts the matrices of a shard.
-void scaleToShard(Size &size, const SegmentBucket &bucket) {
-  auto shards = static_cast<double>(bucket.elements) / static_cast<double>(bucket.partElements);
+void scaleToShard(Size &size, exec::BucketOp bucket) {
+  auto shards = static_cast<double>(bucket.getElements()) / static_cast<double>(bucket.getPartElements());
   for (Monomial &part : size)
     part = ofShard(scaled(part, shards), bucket);
 }
@@ -84,26 +84,27 @@ void scaleToShard(Size &size, const SegmentBucket &bucket) {
 /// Returns the collectives of QK-clip. An update program reduces the maxima of each attention over all replicas.
 /// Profiles of one replica have no such collective, so the terms are made from the counters. Nothing overlaps with
 /// them.
-std::vector<CollectiveTerm> clipTerms(const SegmentLayout &segment, const SizeReader &sizes) {
+std::vector<CollectiveTerm> clipTerms(exec::SegmentOp segment, const SizeReader &sizes) {
   constexpr double f32Bytes = 4;
   std::vector<CollectiveTerm> terms;
-  std::set<std::string> counters;
-  for (const SegmentBucket &bucket : segment.buckets) {
-    if (!bucket.clip || !counters.insert(bucket.clip->counter).second)
+  std::set<StringRef> counters;
+  for (exec::BucketOp bucket : segment.buckets()) {
+    exec::BucketClipAttr clip = bucket.getClipAttr();
+    if (!clip || !counters.insert(clip.getCounter()).second)
       continue;
     CollectiveTerm &term = terms.emplace_back();
     term.name = "all_reduce";
     term.phase = Phase::Step;
     term.axis = planner::Axis::Dp;
     term.overExperts = sizes.at().ep > 1;
-    term.bytes = {scaled(sizes.dimension(bucket.clip->dim, bucket.clip->heads), f32Bytes)};
+    term.bytes = {scaled(sizes.dimension(clip.getDim(), clip.getHeads()), f32Bytes)};
   }
   return terms;
 }
 
 class TermReader {
 public:
-  TermReader(ModuleOp module, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
+  TermReader(ModuleOp module, exec::SegmentOp segment, const SizeReader &sizes, bool tiedStep,
              const EmittedWork *emitted)
       : module(module), segment(segment), sizes(sizes), tiedStep(tiedStep), ops(sizes, emitted) {}
 
@@ -114,8 +115,8 @@ public:
     for (const char *name : {".norm", ".update"})
       if (func::FuncOp step = function(name))
         readStep(step);
-    for (const SegmentBucket &bucket : segment.buckets)
-      if (function(".update") && (tiedStep || !bucket.isTied))
+    for (exec::BucketOp bucket : segment.buckets())
+      if (function(".update") && (tiedStep || !bucket.getTied()))
         readTransfers(bucket);
     for (auto &[key, term] : stepCollectives)
       terms.collectives.push_back(term);
@@ -126,7 +127,9 @@ public:
   }
 
 private:
-  func::FuncOp function(const std::string &suffix) { return module.lookupSymbol<func::FuncOp>(segment.kind + suffix); }
+  func::FuncOp function(const std::string &suffix) {
+    return module.lookupSymbol<func::FuncOp>((segment.getKind() + suffix).str());
+  }
 
   static ComputeTerm at(ComputeTerm term, int position) {
     term.position = position;
@@ -204,11 +207,12 @@ private:
     }
   }
 
-  Monomial elementsOf(const SegmentParameter &parameter) const {
+  Monomial elementsOf(exec::ParameterOp parameter) const {
     Monomial elements{1, {}};
-    for (auto [index, dim] : llvm::enumerate(parameter.dims)) {
-      int64_t local = parameter.paddedShape[index];
-      for (StringAttr axis : parameter.sharding.dims[index])
+    for (auto [dim, size, axes] : llvm::zip_equal(dimNames(parameter.getLocal()), parameter.getPaddedShape(),
+                                                  parameter.getSharding().getDims())) {
+      int64_t local = size;
+      for (auto axis : axes.template getAsRange<StringAttr>())
         local /= axis == "dp" ? sizes.at().dp : axis == "ep" ? sizes.at().ep : sizes.at().tp;
       elements = product(std::move(elements), sizes.dimension(dim, local));
     }
@@ -217,28 +221,26 @@ private:
 
   /// Reads the parameters by bucket, because each bucket is rounded up to full shards.
   void readParameters() {
-    for (const SegmentBucket &bucket : segment.buckets) {
+    for (exec::BucketOp bucket : segment.buckets()) {
       planner::ParameterTerm term;
-      term.name = bucket.name;
-      term.tied = bucket.isTied;
-      term.parameterBytes = static_cast<double>(bucket.elementBytes);
-      term.isFrozen = bucket.isFrozen;
-      term.gradientBytes = bucket.isFrozen ? 0 : static_cast<double>(bucket.gradientElementBytes());
-      term.optimizerBytes = bucket.isFrozen ? 0 : 4 * static_cast<double>(stateParts(segment, bucket).size());
-      term.shareMultiple = bucketAlignment;
-      if (!bucket.matrix.empty()) {
+      term.name = bucket.getName().str();
+      term.tied = bucket.getTied();
+      term.parameterBytes = static_cast<double>(bucket.storedWidth());
+      term.isFrozen = bucket.getFrozen();
+      term.gradientBytes = bucket.getFrozen() ? 0 : static_cast<double>(bucket.gradientWidth());
+      term.optimizerBytes = bucket.getFrozen() ? 0 : 4 * static_cast<double>(bucket.stateParts().size());
+      term.shareMultiple = exec::bucketAlignment;
+      if (!bucket.getMatrix().empty()) {
         term.shareMultiple = 0;
-        for (size_t index : bucket.parameters)
-          term.matrices += static_cast<double>(segment.parameters[index].localElements) /
-                           static_cast<double>(bucket.matrix[0] * bucket.matrix[1]);
+        for (exec::ParameterOp parameter : bucket.parameters())
+          term.matrices += static_cast<double>(parameter.localElements()) /
+                           static_cast<double>(bucket.getMatrix()[0] * bucket.getMatrix()[1]);
       }
-      for (size_t index : bucket.parameters) {
-        const SegmentParameter &parameter = segment.parameters[index];
-        for (const Axes &axes : parameter.sharding.dims)
-          term.expert |= llvm::any_of(axes, [](StringAttr axis) { return axis == "ep"; });
+      for (exec::ParameterOp parameter : bucket.parameters()) {
+        term.expert |= (parameter.axes() & exec::axisBit("ep")) != 0;
         add(term.elements, elementsOf(parameter));
-        auto taken = static_cast<int64_t>(llvm::alignTo(parameter.localElements, bucketAlignment));
-        term.padding += static_cast<double>(taken - parameter.localElements);
+        auto taken = static_cast<int64_t>(llvm::alignTo(parameter.localElements(), exec::bucketAlignment));
+        term.padding += static_cast<double>(taken - parameter.localElements());
       }
       terms.parameters.push_back(std::move(term));
     }
@@ -251,8 +253,8 @@ private:
       StringRef name = movesBytes(&op) || isProduct(&op) || isCollective(&op) ? bucketOf(&op) : "";
       if (name.empty())
         continue;
-      const SegmentBucket &bucket = segment.bucket(name);
-      if (!tiedStep && bucket.isTied)
+      exec::BucketOp bucket = segment.bucket(name);
+      if (!tiedStep && bucket.getTied())
         continue;
       if (isProduct(&op)) {
         terms.compute.push_back(stepProduct(&op, bucket));
@@ -266,15 +268,14 @@ private:
       double bytes = 0;
       for (const Monomial &part : ops.trafficOf(&op))
         bytes += part.coefficient;
-      for (size_t index : bucket.parameters)
+      for (exec::ParameterOp parameter : bucket.parameters())
         add(stepBytes,
-            ofShard(scaled(elementsOf(segment.parameters[index]), bytes / static_cast<double>(bucket.partElements)),
-                    bucket));
+            ofShard(scaled(elementsOf(parameter), bytes / static_cast<double>(bucket.getPartElements())), bucket));
     }
   }
 
   /// Returns the term of a product of the matrices of a shard.
-  planner::ComputeTerm stepProduct(Operation *op, const SegmentBucket &bucket) const {
+  planner::ComputeTerm stepProduct(Operation *op, exec::BucketOp bucket) const {
     planner::ComputeTerm term = ops.singleTerm(op, Phase::Step);
     scaleToShard(term.count, bucket);
     scaleToShard(term.bytes, bucket);
@@ -282,37 +283,35 @@ private:
   }
 
   /// Reads the transfers that schedules start for a bucket. The sum of a tied bucket over stages is Problem::tiedBytes.
-  void readTransfers(const SegmentBucket &bucket) {
+  void readTransfers(exec::BucketOp bucket) {
     Axes sums;
-    for (StringAttr axis : bucket.partialAxes)
-      if (!llvm::is_contained(bucket.shareAxes, axis))
+    for (StringAttr axis : bucket.getPartial())
+      if (!llvm::is_contained(bucket.getShare(), axis))
         sums.push_back(axis);
-    if (bucket.isFrozen)
+    if (bucket.getFrozen())
       return addTransfer(bucket, CollectiveKind::AllGather, replicaAxes(bucket),
-                         static_cast<double>(bucket.elementBytes));
-    auto summedBytes = static_cast<double>(bucket.gradientElementBytes());
+                         static_cast<double>(bucket.storedWidth()));
+    auto summedBytes = static_cast<double>(bucket.gradientWidth());
     addTransfer(bucket, CollectiveKind::AllReduce, sums, summedBytes);
-    addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.shareAxes, summedBytes);
-    addTransfer(bucket, CollectiveKind::AllGather, bucket.shareAxes, static_cast<double>(bucket.elementBytes));
+    addTransfer(bucket, CollectiveKind::ReduceScatter, bucket.getShare(), summedBytes);
+    addTransfer(bucket, CollectiveKind::AllGather, bucket.getShare(), static_cast<double>(bucket.storedWidth()));
   }
 
   /// Returns the axes over which ZeRO 3 shards a frozen bucket. Profiles are read under ZeRO 1 and 0.
-  Axes replicaAxes(const SegmentBucket &bucket) const {
+  Axes replicaAxes(exec::BucketOp bucket) const {
     Axes axes;
     auto add = [&](StringRef name, int64_t ranks) {
-      bool isSplit = llvm::any_of(bucket.parameters, [&](size_t index) {
-        return llvm::any_of(segment.parameters[index].sharding.dims,
-                            [&](const Axes &split) { return llvm::is_contained(split, name); });
-      });
+      bool isSplit = llvm::any_of(bucket.parameters(),
+                                  [&](exec::ParameterOp parameter) { return parameter.axes() & exec::axisBit(name); });
       if (sizes.at().zero > 0 && ranks > 1 && !isSplit)
-        axes.push_back(StringAttr::get(bucket.stored.getContext(), name));
+        axes.push_back(StringAttr::get(bucket.getContext(), name));
     };
     add("dp", sizes.at().dp);
     add("ep", sizes.at().ep);
     return axes;
   }
 
-  void addTransfer(const SegmentBucket &bucket, CollectiveKind kind, const Axes &axes, double width) {
+  void addTransfer(exec::BucketOp bucket, CollectiveKind kind, const Axes &axes, double width) {
     // A sum over several axes is priced as one sum over all replicas and one over tp. With one replica, only the sum
     // over tp remains.
     bool overExperts = llvm::any_of(axes, [](StringAttr name) { return name == "ep"; });
@@ -327,21 +326,21 @@ private:
       term.phase = Phase::Step;
       term.axis = axisNamed(name.getValue());
       term.overExperts = overExperts && name == "dp";
-      term.ofFrozen = bucket.isFrozen;
+      term.ofFrozen = bucket.getFrozen();
       term.calls = 0;
       // Sums over stages start after all transfers between the stages.
-      term.besideLastBackward = kind != CollectiveKind::AllGather && (!tiedStep || bucket.holders.empty());
+      term.besideLastBackward = kind != CollectiveKind::AllGather && (!tiedStep || bucket.getHolders().empty());
       std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts,
                      term.besideLastBackward, term.ofFrozen);
       CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
-      for (size_t index : bucket.parameters)
-        add(sum.bytes, scaled(elementsOf(segment.parameters[index]), width));
+      for (exec::ParameterOp parameter : bucket.parameters())
+        add(sum.bytes, scaled(elementsOf(parameter), width));
       sum.calls += 1;
     }
   }
 
   ModuleOp module;
-  const SegmentLayout &segment;
+  exec::SegmentOp segment;
   const SizeReader &sizes;
   bool tiedStep;
   OpTerms ops;
@@ -353,7 +352,7 @@ private:
 
 } // namespace
 
-planner::PatternTerms readTerms(ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes, bool tiedStep,
+planner::PatternTerms readTerms(ModuleOp fused, exec::SegmentOp segment, const SizeReader &sizes, bool tiedStep,
                                 const EmittedWork *emitted) {
   return TermReader(fused, segment, sizes, tiedStep, emitted).read();
 }

@@ -2,9 +2,9 @@
 // kernels in execution order, after overlap-communication and before lowering to programs.
 #pragma once
 
-#include "compiler/layout/segment_layout.h"
 #include "compiler/profile/emitted_work.h"
 #include "compiler/profile/read_sizes.h"
+#include "dialects/exec/dialect.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -14,8 +14,8 @@ namespace espalier {
 /// no forward function, reads only the parameters and the work once per step. Without `tiedStep`,
 /// omits the step's work on tied parameters, because their owner on the same stage does it. Bytes come from `emitted`,
 /// or from each op's operands and results if `emitted` is null.
-planner::PatternTerms readTerms(mlir::ModuleOp fused, const SegmentLayout &segment, const SizeReader &sizes,
-                                bool tiedStep, const EmittedWork *emitted);
+planner::PatternTerms readTerms(mlir::ModuleOp fused, exec::SegmentOp segment, const SizeReader &sizes, bool tiedStep,
+                                const EmittedWork *emitted);
 
 /// Returns the bytes of the stream that a segment returns, or an empty size if no segment returns one.
 planner::Size readStreamBytes(mlir::ModuleOp module, const SizeReader &sizes);

@@ -1,6 +1,7 @@
 // Declares the exec dialect.
 #pragma once
 
+#include "dialects/dist/dialect.h"
 #include "dialects/interfaces.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -47,10 +48,17 @@ void printOptimizer(mlir::AsmPrinter &printer, OptimizerType type);
 
 namespace espalier::exec {
 
+/// Alignment, in elements, of a parameter within its bucket. Shard sizes are multiples of it.
+inline constexpr int64_t bucketAlignment = 128;
+
+/// Returns the segment of a kind, or null.
+SegmentOp findSegment(mlir::ModuleOp module, llvm::StringRef kind);
+
 /// Returns the bit of a mesh axis in the plan's axis sets; 0 for an unknown name.
 uint32_t axisBit(llvm::StringRef axis);
 /// Returns the bits of several axes; null means no axes.
 uint32_t axisBits(mlir::ArrayAttr axes);
+uint32_t axisBits(llvm::ArrayRef<mlir::StringAttr> axes);
 /// Returns the names of the axes in a set, in bit order.
 mlir::ArrayAttr axisNames(mlir::MLIRContext *context, uint32_t bits);
 

@@ -195,6 +195,19 @@ def Exec_BufferAttr : AttrDef<Exec_Dialect, "Buffer"> {
   }];
 }
 
+def Exec_BucketClipAttr : AttrDef<Exec_Dialect, "BucketClip"> {
+  let mnemonic = "bucket_clip";
+  let summary = "What QK-clip does after the update of a bucket's weight, whose columns are those of heads";
+  let description = [{
+    `counter` has the maxima of the key-value heads, and `dim` is the dimension of these heads. `exponent` is that of
+    the factor of a head. Each row of the weight has `columns` elements of each of `heads` heads. The ranks of `axes`
+    keep maxima of other samples or positions.
+  }];
+  let parameters = (ins Exec_String:$counter, Exec_String:$dim, Exec_F64:$exponent,
+                        "int64_t":$heads, "int64_t":$columns, OptionalArrayRefParameter<"::mlir::StringAttr">:$axes);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def Exec_ScalarAttr : AttrDef<Exec_Dialect, "Scalar"> {
   let mnemonic = "scalar";
   let summary = "constant + sum of coefficient * variable, evaluated when the subprogram runs";

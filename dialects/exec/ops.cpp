@@ -2,10 +2,8 @@
 #include "dialects/attributes.h"
 #include "dialects/exec/dialect.h"
 
-#include "dialects/dist/dialect.h"
 #include "format/axes.h"
 #include "format/functions.h"
-#include "format/optimizers.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -43,10 +41,6 @@ bool isShape(StringRef shape) { return shape == "row" || shape == "column" || sh
 
 bool areBuffers(ArrayAttr buffers) {
   return llvm::all_of(buffers, [](Attribute buffer) { return isa<BufferAttr>(buffer); });
-}
-
-bool areAxes(ArrayAttr axes) {
-  return llvm::all_of(axes.getAsValueRange<StringAttr>(), [](StringRef axis) { return axisBit(axis) != 0; });
 }
 
 } // namespace
@@ -87,11 +81,12 @@ bool isCuda(ModuleOp module) {
 
 uint32_t axisBit(StringRef axis) { return meshAxisBit(std::string_view(axis)); }
 
-uint32_t axisBits(ArrayAttr axes) {
+uint32_t axisBits(ArrayAttr axes) { return axes ? axisBits(llvm::to_vector(axes.getAsRange<StringAttr>())) : 0; }
+
+uint32_t axisBits(ArrayRef<StringAttr> axes) {
   uint32_t bits = 0;
-  if (axes)
-    for (StringRef axis : axes.getAsValueRange<StringAttr>())
-      bits |= axisBit(axis);
+  for (StringAttr axis : axes)
+    bits |= axisBit(axis);
   return bits;
 }
 
@@ -277,66 +272,6 @@ LogicalResult WaitOp::verify() {
     if (auto start = dyn_cast<StartOp>(op); start && start.getId() == getId())
       return success();
   return emitOpError("needs a start of id ") << getId() << " before it"; // wait_c1
-}
-
-LogicalResult SegmentOp::verify() {
-  int64_t least =
-      std::min({static_cast<int64_t>(getParameterBytes()), static_cast<int64_t>(getGradientBytes()),
-                static_cast<int64_t>(getStateBytes()), static_cast<int64_t>(getWholeGradientBytes().value_or(0)),
-                static_cast<int64_t>(getWholeStoredBytes().value_or(0))});
-  if (least < 0) // segment_c1
-    return emitOpError("needs bytes of at least 0, got ") << least;
-  return success();
-}
-
-LogicalResult BucketOp::verify() {
-  auto elements = static_cast<int64_t>(getElements()), part = static_cast<int64_t>(getPartElements());
-  if (part <= 0 || elements % part != 0) // bucket_c1
-    return emitOpError("needs elements in equal parts, got ") << elements << " in parts of " << part;
-  if (!areAxes(getPartial()) || !areAxes(getShare())) // bucket_c2
-    return emitOpError("needs axes pp, dp, cp, ep or tp, got ") << getPartial() << " and " << getShare();
-  if (getFrozen() && (!getPartial().empty() || getWholeGradientOffset())) // bucket_c3
-    return emitOpError("is frozen and needs no partial axes and no whole gradients, got ") << getPartial();
-  if (getOptimizer() && !rt::findOptimizer(*getOptimizer())) // bucket_c5
-    return emitOpError("needs an optimizer of format/optimizers.h, got ") << *getOptimizer();
-  double signRate = getSignRate() ? getSignRate()->convertToDouble() : 0;
-  if ((getOptimizer() == "Sign") != (signRate > 0)) // bucket_c6
-    return emitOpError("needs a sign_rate above 0 for the optimizer Sign alone, got ") << signRate;
-  for (std::optional<ArrayAttr> axes : {getRowAxes(), getColumnAxes()})
-    if (axes && (!getMatrix() || !areAxes(*axes))) // bucket_c7
-      return emitOpError("needs a matrix and axes pp, dp, cp, ep or tp for its rows and columns, got ") << *axes;
-  int64_t matrix = 1;
-  for (int64_t size : getMatrix().value_or(ArrayRef<int64_t>()))
-    matrix *= size;
-  if (matrix <= 0 || part % matrix != 0) // bucket_c4
-    return emitOpError("needs parts of whole matrices, got parts of ")
-           << part << " elements and matrices of " << matrix;
-  DictionaryAttr clip = getClipAttr();
-  if (!clip)
-    return success();
-  auto heads = clip.getAs<IntegerAttr>("heads"), columns = clip.getAs<IntegerAttr>("columns");
-  auto axes = clip.getAs<ArrayAttr>("axes");
-  if (!clip.getAs<StringAttr>("counter") || !clip.getAs<StringAttr>("dim") || !clip.getAs<FloatAttr>("exponent") ||
-      !axes || !areAxes(axes) || !heads || !columns || heads.getInt() < 1 || columns.getInt() < 1 ||
-      part % heads.getInt() != 0 || part / heads.getInt() % columns.getInt() != 0)
-    return emitOpError(
-               "needs a clip with counter, dim, exponent, axes, heads and columns, and parts of whole rows, got ")
-           << clip << " and parts of " << part << " elements";
-  return success();
-}
-
-LogicalResult ParameterOp::verify() {
-  auto local = dyn_cast<RankedTensorType>(getLocal());
-  auto sharding = dyn_cast<dist::ShardingAttr>(getSharding());
-  size_t rank = local ? local.getRank() : 0;
-  if (!local || !sharding || sharding.getDims().size() != rank || getShape().size() != rank ||
-      getPaddedShape().size() != rank) // parameter_c1
-    return emitOpError("needs a tensor, a sharding and two shapes of one rank, got ")
-           << getLocal() << ", " << getSharding() << " and shapes of rank " << getShape().size() << " and "
-           << getPaddedShape().size();
-  if (!symbolizeInitializer(getInitializer())) // parameter_c2
-    return emitOpError("needs initializer zeros, ones or normal, got ") << getInitializer();
-  return success();
 }
 
 LogicalResult RegionOp::verify() {

@@ -2,6 +2,7 @@
 #ifndef ESPALIER_EXEC_OPS
 #define ESPALIER_EXEC_OPS
 
+include "dialects/dist/dialect.td"
 include "dialects/exec/dialect.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -134,11 +135,25 @@ def Exec_WaitOp : Exec_Instruction<"wait"> {
   let arguments = (ins I64Attr:$id);
 }
 
-// Tables beside the programs, which passes and the link step read.
+// Tables beside the programs, which passes and the link step read. The ops are the only form of these facts.
 
 class Exec_Table<string mnemonic, list<Trait> traits = []> : Exec_Op<mnemonic, traits> {
   let hasVerifier = 1;
 }
+
+// Attributes that C++ reads as plain values.
+def Exec_Count : TypedSignlessIntegerAttrBase<I64, "int64_t", "64-bit count">;
+class Exec_Default<Attr attribute> : DefaultValuedAttr<attribute, "0">;
+def Exec_Number : FloatAttrBase<F64, "64-bit number"> {
+  let returnType = "double";
+  let convertFromStorage = "$_self.getValueAsDouble()";
+}
+def Exec_Axes : TypedArrayAttrBase<StrAttr, "names of axes"> {
+  let returnType = "::llvm::SmallVector<::mlir::StringAttr, 2>";
+  let convertFromStorage = "::llvm::to_vector<2>($_self.getAsRange<::mlir::StringAttr>())";
+  let constBuilderCall = "$_builder.getArrayAttr(::llvm::to_vector_of<::mlir::Attribute>($0))";
+}
+def Exec_NoAxes : DefaultValuedAttr<Exec_Axes, "::llvm::ArrayRef<::mlir::StringAttr>()">;
 
 def Exec_SegmentOp :
     Exec_Table<"segment", [HasParent<"::mlir::ModuleOp">, IsolatedFromAbove, NoTerminator, SingleBlock]> {
@@ -146,14 +161,23 @@ def Exec_SegmentOp :
   let description = [{
     `form-buckets` creates one per kind; it stays to the end. With `masters`, the state of each bucket begins with an
     f32 master copy, before the state tensors of its optimizer. Under ZeRO 2 and 3, gathered buffers have separate byte counts. If a
-    segment uses tied parameters of another segment on its stage, the bytes include both.
+    segment uses tied parameters of another segment on its stage, the bytes include both. Tied buckets come first, so
+    that every holder has the same order.
     - (C1) bytes are at least 0.
   }];
-  let arguments = (ins StrAttr:$kind, UnitAttr:$masters, I64Attr:$parameter_bytes, I64Attr:$gradient_bytes,
-                       I64Attr:$state_bytes, OptionalAttr<I64Attr>:$whole_gradient_bytes,
-                       OptionalAttr<I64Attr>:$whole_stored_bytes);
+  let arguments = (ins StrAttr:$kind, UnitAttr:$masters, Exec_Count:$parameter_bytes, Exec_Count:$gradient_bytes,
+                       Exec_Count:$state_bytes, Exec_Default<Exec_Count>:$whole_gradient_bytes,
+                       Exec_Default<Exec_Count>:$whole_stored_bytes);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$kind attr-dict-with-keyword $body";
+  let extraClassDeclaration = [{
+    ::std::vector<BucketOp> buckets();
+    /// Returns the parameters of all buckets, bucket by bucket.
+    ::std::vector<ParameterOp> parameters();
+    /// Return the bucket or the parameter with this name, or null.
+    BucketOp bucket(::llvm::StringRef name);
+    ParameterOp parameter(::llvm::StringRef name);
+  }];
 }
 
 def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAbove, NoTerminator, SingleBlock]> {
@@ -161,7 +185,8 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
   let description = [{
     `form-buckets` creates it, and it stays to the end: Bucket of plan.proto. `number` is the bucket's index in the
     plan; a tied bucket has the number of its owner. `elements` counts a rank's elements, and `part_elements` those of
-    its shard over the axes `share`. Offsets are in bytes, in the regions of a call.
+    its shard over the axes `share`. `stored` is the type of the parameters, and `summed` that of the gradients and
+    their sums, if it is not f32. Offsets are in bytes, in the regions of a call.
 
     `holders` lists the stages of a bucket that is tied across stages. `tied` means that another segment owns the
     bucket. `tied_here` means that the owner is on the same stage; it has the storage and runs the update.
@@ -171,17 +196,16 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     read the gathered parameters in the region whole_parameters.
 
     With `frozen`, the parameters have neither gradients nor state. `share` is then empty, unless ZeRO 3 shards them.
+    `norm_weight` is the weight of the squared gradient in the gradient norm.
 
-    `optimizer` names the optimizer that updates the bucket, unless AdamW does. `matrix` has the rows and columns of
+    `optimizer` names the optimizer that updates the bucket. `matrix` has the rows and columns of
     a rank's slices of matrices, if the optimizer needs whole matrices. The bucket then holds slices of this shape
-    without gaps. `row_axes` and `column_axes` split the rows and the columns of whole matrices into slices.
+    without gaps, and so does each shard. `row_axes` and `column_axes` split the rows and the columns of whole matrices
+    into slices.
     `sign_rate` is the step of the optimizer Sign.
     `rate_group` numbers the group of parameters whose learning rate the update uses, from 1 on.
 
-    `clip` has what QK-clip does after the update of the bucket's weights, whose columns are those of heads: the
-    counter with the maxima of the key-value heads (`counter`), the dimension of the heads (`dim`), the exponent of
-    their factors (`exponent`), the columns of a head (`columns`), the number of heads on a rank (`heads`), and the
-    axes whose ranks keep maxima of other samples or positions (`axes`).
+    `clip` is set for a bucket with one weight, whose shards are whole rows.
 
     - (C1) elements are a multiple of part_elements, which is above 0.
     - (C2) axes are those of a mesh.
@@ -190,31 +214,63 @@ def Exec_BucketOp : Exec_Table<"bucket", [HasParent<"SegmentOp">, IsolatedFromAb
     - (C5) optimizer is one of format/optimizers.h.
     - (C6) sign_rate is above 0, and is given for the optimizer Sign alone.
     - (C7) row_axes and column_axes are axes of a mesh, and only buckets of matrices have them.
+    - (C8) part_elements are whole rows of a clipped weight.
   }];
-  let arguments = (ins StrAttr:$name, I64Attr:$number, TypeAttr:$stored, I64Attr:$elements, I64Attr:$part_elements,
-                       StrArrayAttr:$partial, StrArrayAttr:$share, DenseI64ArrayAttr:$holders, UnitAttr:$decays,
-                       UnitAttr:$frozen, F64Attr:$norm_weight, I64Attr:$stored_offset, I64Attr:$gradient_offset, I64Attr:$state_offset,
-                       OptionalAttr<I64Attr>:$whole_gradient_offset, OptionalAttr<I64Attr>:$whole_stored_offset,
-                       UnitAttr:$tied, UnitAttr:$tied_here, OptionalAttr<StrAttr>:$optimizer,
-                       OptionalAttr<DenseI64ArrayAttr>:$matrix, OptionalAttr<F64Attr>:$sign_rate,
-                       OptionalAttr<I64Attr>:$rate_group, OptionalAttr<StrArrayAttr>:$row_axes,
-                       OptionalAttr<StrArrayAttr>:$column_axes, OptionalAttr<DictionaryAttr>:$clip);
+  let arguments = (ins StrAttr:$name, Exec_Count:$number, TypeAttr:$stored, OptionalAttr<TypeAttr>:$summed,
+                       Exec_Count:$elements, Exec_Count:$part_elements, Exec_Axes:$partial, Exec_Axes:$share,
+                       DenseI64ArrayAttr:$holders, UnitAttr:$decays, UnitAttr:$frozen, Exec_Number:$norm_weight,
+                       Exec_Count:$stored_offset, Exec_Count:$gradient_offset, Exec_Count:$state_offset,
+                       OptionalAttr<Exec_Count>:$whole_gradient_offset, OptionalAttr<Exec_Count>:$whole_stored_offset,
+                       UnitAttr:$tied, UnitAttr:$tied_here, DefaultValuedStrAttr<StrAttr, "AdamW">:$optimizer,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$matrix, Exec_Default<Exec_Number>:$sign_rate,
+                       Exec_Default<Exec_Count>:$rate_group, Exec_NoAxes:$row_axes, Exec_NoAxes:$column_axes,
+                       OptionalAttr<Exec_BucketClipAttr>:$clip);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$name attr-dict-with-keyword $body";
+  let extraClassDeclaration = [{
+    ::std::vector<ParameterOp> parameters();
+    const ::espalier::rt::OptimizerRow &optimizerRow();
+    /// Returns the names of the tensors of the optimizer state in their order in the region: "master" if there is a
+    /// master copy, then for example "moment1".
+    ::llvm::SmallVector<::llvm::StringRef> stateParts();
+    ::mlir::Type gradientType();
+    /// Return the bytes of one element of the stored parameters and of the gradients.
+    int64_t storedWidth() { return getStored().getIntOrFloatBitWidth() / 8; }
+    int64_t gradientWidth() { return gradientType().getIntOrFloatBitWidth() / 8; }
+    /// Return the elements of the parameters and of the gradient accumulator that a rank stores.
+    int64_t storedElements() { return getWholeStoredOffset() ? getPartElements() : getElements(); }
+    int64_t gradientElements() { return getWholeGradientOffset() ? getPartElements() : getElements(); }
+    /// Returns the axes that split the rows (0) or the columns (1) of whole matrices into slices.
+    ::llvm::SmallVector<::mlir::StringAttr, 2> sideAxes(int side) { return side == 0 ? getRowAxes() : getColumnAxes(); }
+    /// Returns the rows (0) or the columns (1) of a whole matrix.
+    int64_t wholeSize(int side);
+    /// Returns whether the segment updates the bucket.
+    bool isUpdatedHere() { return !getTiedHere() && !getFrozen(); }
+  }];
 }
 
 def Exec_ParameterOp : Exec_Table<"parameter", [HasParent<"BucketOp">]> {
   let summary = "One parameter of a bucket, at element `first`: local tensor, unsharded shape, initial values";
   let description = [{
     `form-buckets` creates it, and it stays to the end: Parameter of plan.proto. `padded_shape` is the shape of the
-    unsharded tensor with the padding of the vocabulary, `shape` without.
+    unsharded tensor with the padding of the vocabulary, `shape` without. `tied_to` names the parameter of another
+    segment whose storage this one uses: "segment.parameter".
     - (C1) the sharding, the shape and the padded shape have one entry per dimension of the local tensor.
     - (C2) initializer is one of plan.proto.
   }];
-  let arguments = (ins StrAttr:$name, TypeAttr:$local, DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$padded_shape,
-                       AnyAttr:$sharding, I64Attr:$first, StrAttr:$initializer, F64Attr:$stddev,
-                       OptionalAttr<StrAttr>:$tied_to);
+  let arguments = (ins StrAttr:$name, TypeAttrBase<"::mlir::RankedTensorType", "a tensor type">:$local,
+                       DenseI64ArrayAttr:$shape, DenseI64ArrayAttr:$padded_shape, Dist_ShardingAttr:$sharding,
+                       Exec_Count:$first, StrAttr:$initializer, Exec_Number:$stddev, OptionalAttr<StrAttr>:$tied_to);
   let assemblyFormat = "$name attr-dict";
+  let extraClassDeclaration = [{
+    BucketOp bucket();
+    /// Returns the axes that shard the parameter, as a bit set.
+    uint32_t axes();
+    int64_t localElements() { return getLocal().getNumElements(); }
+    /// Return the offset, in bytes, of the parameter and of its gradient in the region where layer calls read them.
+    int64_t storedOffset();
+    int64_t gradientOffset();
+  }];
 }
 
 def Exec_RegionOp : Exec_Table<"region", [HasParent<"::mlir::ModuleOp">]> {

@@ -7,20 +7,20 @@ using namespace mlir;
 namespace espalier {
 
 /// Returns f32 in the MLIR context of the bucket.
-static Type f32Of(const SegmentBucket &bucket) { return Float32Type::get(bucket.stored.getContext()); }
+static Type f32Of(exec::BucketOp bucket) { return Float32Type::get(bucket.getContext()); }
 
 BucketCollectives::BucketCollectives(RankLayers &layers, const EvalContext &context)
     : layers(layers), context(context), stage(static_cast<uint32_t>(context.coordinate("pp"))) {}
 
-llvm::Expected<Rendezvous::Parts> BucketCollectives::exchange(const SegmentBucket &bucket, ArrayRef<StringAttr> axes,
-                                                              ArrayRef<uint32_t> holders, const char *what,
+llvm::Expected<Rendezvous::Parts> BucketCollectives::exchange(exec::BucketOp bucket, ArrayRef<StringAttr> axes,
+                                                              ArrayRef<int64_t> holders, const char *what,
                                                               std::vector<double> values) {
   ++counts[what];
   int stages = std::max<int>(1, static_cast<int>(holders.size())), members = 1;
   for (StringAttr axis : axes)
     members *= static_cast<int>(context.axisSize(axis));
-  auto holder = holders.empty() ? 0 : llvm::find(holders, stage) - holders.begin();
-  std::string group = std::string(what) + " " + bucket.name;
+  auto holder = holders.empty() ? 0 : llvm::find(holders, int64_t(stage)) - holders.begin();
+  std::string group = std::string(what) + " " + bucket.getName().str();
   for (const MeshPlace &place : context.mesh) {
     bool isMember = llvm::any_of(axes, [&](StringAttr axis) { return axis == place.axis; });
     if (!isMember && (stages == 1 || place.axis != "pp"))
@@ -32,9 +32,8 @@ llvm::Expected<Rendezvous::Parts> BucketCollectives::exchange(const SegmentBucke
       Tensor(type, std::move(values)));
 }
 
-llvm::Error BucketCollectives::gather(const SegmentBucket &bucket, std::vector<double> share,
-                                      std::vector<double> &whole) {
-  auto parts = exchange(bucket, bucket.shareAxes, {}, "gather", std::move(share));
+llvm::Error BucketCollectives::gather(exec::BucketOp bucket, std::vector<double> share, std::vector<double> &whole) {
+  auto parts = exchange(bucket, bucket.getShare(), {}, "gather", std::move(share));
   if (!parts)
     return parts.takeError();
   whole.clear();
@@ -43,14 +42,14 @@ llvm::Error BucketCollectives::gather(const SegmentBucket &bucket, std::vector<d
   return llvm::Error::success();
 }
 
-llvm::Error BucketCollectives::scatter(LayerState &layer, const SegmentBucket &bucket) {
-  std::vector<double> &whole = layer.stores.at("whole accumulator/" + bucket.name);
-  auto parts = exchange(bucket, bucket.shareAxes, {}, "scatter", whole);
+llvm::Error BucketCollectives::scatter(LayerState &layer, exec::BucketOp bucket) {
+  std::vector<double> &whole = layer.stores.at("whole accumulator/" + bucket.getName().str());
+  auto parts = exchange(bucket, bucket.getShare(), {}, "scatter", whole);
   if (!parts)
     return parts.takeError();
   auto [first, end] = layers.ownPart(bucket);
-  std::vector<double> &share = layer.stores["scattered/" + bucket.name];
-  share.assign(bucket.partElements, 0.0);
+  std::vector<double> &share = layer.stores["scattered/" + bucket.getName().str()];
+  share.assign(bucket.getPartElements(), 0.0);
   for (const auto &part : *parts)
     for (int64_t i = first; i < end; ++i)
       share[i - first] += part->values[i];
@@ -62,15 +61,15 @@ llvm::Error BucketCollectives::scatter(LayerState &layer, const SegmentBucket &b
 
 llvm::Error BucketCollectives::sumGradients() {
   for (LayerState &layer : layers.all())
-    for (const SegmentBucket &bucket : layer.segment->buckets) {
-      Axes axes = bucket.partialAxes;
+    for (exec::BucketOp bucket : layer.segment.buckets()) {
+      SmallVector<StringAttr, 2> axes = bucket.getPartial();
       llvm::erase_if(axes, [&](StringAttr axis) {
-        return bucket.wholeGradientOffset && llvm::is_contained(bucket.shareAxes, axis);
+        return bucket.getWholeGradientOffset() && llvm::is_contained(bucket.getShare(), axis);
       });
-      if (bucket.isTiedHere || bucket.isFrozen || (axes.empty() && bucket.holders.empty()))
+      if (bucket.getTiedHere() || bucket.getFrozen() || (axes.empty() && bucket.getHolders().empty()))
         continue;
-      std::vector<double> &values = layer.stores.at("accumulator/" + bucket.name);
-      auto parts = exchange(bucket, axes, bucket.holders, "sum", values);
+      std::vector<double> &values = layer.stores.at("accumulator/" + bucket.getName().str());
+      auto parts = exchange(bucket, axes, bucket.getHolders(), "sum", values);
       if (!parts)
         return parts.takeError();
       for (size_t i = 0; i < values.size(); ++i) {
@@ -85,10 +84,10 @@ llvm::Error BucketCollectives::sumGradients() {
 
 llvm::Error BucketCollectives::gatherParameters() {
   for (LayerState &layer : layers.all())
-    for (const SegmentBucket &bucket : layer.segment->buckets) {
-      if (bucket.isTiedHere || bucket.shareAxes.empty() || bucket.wholeStoredOffset)
+    for (exec::BucketOp bucket : layer.segment.buckets()) {
+      if (bucket.getTiedHere() || bucket.getShare().empty() || bucket.getWholeStoredOffset())
         continue;
-      std::vector<double> &values = layer.stores.at("parameter/" + bucket.name);
+      std::vector<double> &values = layer.stores.at("parameter/" + bucket.getName().str());
       auto [first, end] = layers.ownPart(bucket);
       if (llvm::Error error = gather(bucket, {values.begin() + first, values.begin() + end}, values))
         return error;

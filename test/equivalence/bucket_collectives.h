@@ -17,9 +17,9 @@ public:
   BucketCollectives(RankLayers &layers, const EvalContext &context);
 
   /// All-gathers the shards of a bucket.
-  llvm::Error gather(const SegmentBucket &bucket, std::vector<double> share, std::vector<double> &whole);
+  llvm::Error gather(exec::BucketOp bucket, std::vector<double> share, std::vector<double> &whole);
   /// Reduce-scatters the gradients of one micro-batch.
-  llvm::Error scatter(LayerState &layer, const SegmentBucket &bucket);
+  llvm::Error scatter(LayerState &layer, exec::BucketOp bucket);
   /// Sums gradients over the stages that hold the bucket and over its axes, except axes summed per micro-batch. Also
   /// sums shards of other ranks, which nothing reads.
   llvm::Error sumGradients();
@@ -30,8 +30,8 @@ public:
 
 private:
   /// All-gathers values of a bucket among the ranks that differ in `axes`, and among the stages `holders` if given.
-  llvm::Expected<Rendezvous::Parts> exchange(const SegmentBucket &bucket, llvm::ArrayRef<mlir::StringAttr> axes,
-                                             llvm::ArrayRef<uint32_t> holders, const char *what,
+  llvm::Expected<Rendezvous::Parts> exchange(exec::BucketOp bucket, llvm::ArrayRef<mlir::StringAttr> axes,
+                                             llvm::ArrayRef<int64_t> holders, const char *what,
                                              std::vector<double> values);
 
   RankLayers &layers;

@@ -15,17 +15,17 @@ bool PhaseCalls::has(const LayerState &layer, const std::string &phase) {
 }
 
 llvm::Error PhaseCalls::callWhole(LayerState &layer, const std::string &phase, int64_t microBatch, Tensor &stream) {
-  for (const SegmentBucket &bucket : layer.segment->buckets) {
+  for (exec::BucketOp bucket : layer.segment.buckets()) {
     std::map<std::string, std::vector<double>> &stores = layer.ownerOf(bucket).stores;
-    if (bucket.wholeStoredOffset)
-      if (llvm::Error error = collectives.gather(bucket, stores.at("parameter/" + bucket.name),
-                                                 stores["whole parameter/" + bucket.name]))
+    if (bucket.getWholeStoredOffset())
+      if (llvm::Error error = collectives.gather(bucket, stores.at("parameter/" + bucket.getName().str()),
+                                                 stores["whole parameter/" + bucket.getName().str()]))
         return error;
   }
   if (llvm::Error error = call(layer, phase, microBatch, stream))
     return error;
-  for (const SegmentBucket &bucket : layer.segment->buckets)
-    layer.ownerOf(bucket).stores.erase("whole parameter/" + bucket.name);
+  for (exec::BucketOp bucket : layer.segment.buckets())
+    layer.ownerOf(bucket).stores.erase("whole parameter/" + bucket.getName().str());
   return llvm::Error::success();
 }
 

@@ -13,9 +13,9 @@ namespace espalier {
 class PhaseCalls {
 public:
   /// Keeps references to the arguments.
-  PhaseCalls(const PartitionedModel &model, const planner::Plan &plan, const TrainingInputs &inputs,
-             EvalContext &context, RankLayers &layers, BucketCollectives &collectives)
-      : module(*model.module), plan(plan), inputs(inputs), context(context), layers(layers), collectives(collectives) {}
+  PhaseCalls(mlir::ModuleOp module, const planner::Plan &plan, const TrainingInputs &inputs, EvalContext &context,
+             RankLayers &layers, BucketCollectives &collectives)
+      : module(module), plan(plan), inputs(inputs), context(context), layers(layers), collectives(collectives) {}
 
   /// Returns whether the layer has the phase.
   bool has(const LayerState &layer, const std::string &phase);

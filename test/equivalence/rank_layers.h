@@ -4,6 +4,7 @@
 #include "compiler/driver.h"
 #include "compiler/interpret/eval.h"
 #include "compiler/layout/stage_calls.h"
+#include "dialects/exec/dialect.h"
 #include "test/equivalence/train_ranks.h"
 
 #include <map>
@@ -19,7 +20,7 @@ namespace espalier {
 /// while a call reads them.
 struct LayerState {
   LayerCall call;
-  const SegmentLayout *segment = nullptr;
+  mutable exec::SegmentOp segment;
   std::map<std::string, std::vector<double>> stores;      ///< "parameter/block.plain", "state/block.plain.moment1"
   std::map<int64_t, std::map<std::string, Tensor>> saved; ///< keyed by micro-batch: saved values and the incoming
                                                           ///< stream
@@ -28,17 +29,16 @@ struct LayerState {
   /// Returns the name of the layer, as in the plan: "block.0", or "head".
   std::string name() const;
   /// Returns the name of a parameter in the whole model.
-  std::string globalName(const SegmentParameter &parameter) const;
+  std::string globalName(exec::ParameterOp parameter) const;
   /// Returns the layer of this stage that stores the bucket.
-  LayerState &ownerOf(const SegmentBucket &bucket) { return bucket.isTiedHere ? *tiedOwner : *this; }
+  LayerState &ownerOf(exec::BucketOp bucket) { return bucket.getTiedHere() ? *tiedOwner : *this; }
 };
 
 /// The layers of one rank's stage.
 class RankLayers {
 public:
   /// Creates the layers with their initial values. `context` has the rank's place on the mesh.
-  RankLayers(const PartitionedModel &model, const RunConfig &run, const planner::Plan &plan,
-             const EvalContext &context);
+  RankLayers(mlir::ModuleOp module, const RunConfig &run, const planner::Plan &plan, const EvalContext &context);
 
   /// Returns all layers of the stage, in model order.
   llvm::MutableArrayRef<LayerState> all() { return layers; }
@@ -51,7 +51,7 @@ public:
   /// Returns this rank's position among the ranks that differ on `axes` only.
   int64_t positionOn(llvm::ArrayRef<mlir::StringAttr> axes) const;
   /// Returns the elements of a bucket that this rank updates.
-  std::pair<int64_t, int64_t> ownPart(const SegmentBucket &bucket) const;
+  std::pair<int64_t, int64_t> ownPart(exec::BucketOp bucket) const;
 
   /// Returns the store of a parameter-like argument and the offset of the argument in it. `name` is the name of a
   /// parameter, of a bucket, or of a part of a bucket's state.
@@ -64,7 +64,7 @@ public:
 private:
   void initialize(LayerState &layer) const;
   /// Calls `visit(local flat index, global flat index or -1 for padding)` for each local element of a parameter.
-  void forEachElement(const SegmentParameter &parameter, llvm::function_ref<void(int64_t, int64_t)> visit) const;
+  void forEachElement(exec::ParameterOp parameter, llvm::function_ref<void(int64_t, int64_t)> visit) const;
 
   const RunConfig &run;
   const EvalContext &context;

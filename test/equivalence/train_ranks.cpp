@@ -22,13 +22,12 @@ namespace {
 class RankTrainer {
 public:
   /// `context` has the rank's place on the mesh.
-  RankTrainer(const PartitionedModel &model, const RunConfig &run, const planner::Plan &plan,
-              const TrainingInputs &inputs, int rank, EvalContext &context, std::vector<TrainingStep> &out,
-              std::mutex &mutex)
+  RankTrainer(ModuleOp module, const RunConfig &run, const planner::Plan &plan, const TrainingInputs &inputs, int rank,
+              EvalContext &context, std::vector<TrainingStep> &out, std::mutex &mutex)
       : run(run), plan(plan), inputs(inputs), rank(rank), stage(static_cast<int>(context.coordinate("pp"))),
-        ranksPerStage(plan.ranks() / plan.pp), context(context), out(out), mutex(mutex), module(*model.module),
-        layers(model, run, plan, context), collectives(layers, context),
-        calls(model, plan, inputs, context, layers, collectives) {
+        ranksPerStage(plan.ranks() / plan.pp), context(context), out(out), mutex(mutex), module(module),
+        layers(module, run, plan, context), collectives(layers, context),
+        calls(module, plan, inputs, context, layers, collectives) {
     context.seed = static_cast<uint32_t>(run.seed);
     context.hasClearedSums = true;
   }
@@ -137,8 +136,8 @@ private:
     Tensor none;
     for (LayerState &layer : layers.ofChunk(action.chunk)) {
       layer.saved.erase(action.microBatch);
-      for (const SegmentBucket &bucket : layer.segment->buckets)
-        if (bucket.wholeGradientOffset && !bucket.isTiedHere)
+      for (exec::BucketOp bucket : layer.segment.buckets())
+        if (bucket.getWholeGradientOffset() && !bucket.getTiedHere())
           if (llvm::Error error = collectives.scatter(layer, bucket))
             return error;
       if (calls.has(layer, "add"))
@@ -243,13 +242,13 @@ private:
 
 } // namespace
 
-llvm::Expected<std::vector<TrainingStep>> trainRanks(const PartitionedModel &model, const RunConfig &run,
-                                                     const planner::Plan &plan, const TrainingInputs &inputs) {
+llvm::Expected<std::vector<TrainingStep>> trainRanks(ModuleOp module, const RunConfig &run, const planner::Plan &plan,
+                                                     const TrainingInputs &inputs) {
   std::vector<TrainingStep> steps(inputs.steps);
   std::mutex mutex;
   llvm::Error error = runRanks(plan.ranks(), [&](int rank, EvalContext &context) {
-    context.placeOn((*model.module)->getAttrOfType<dist::MeshAttr>("dist.mesh"), rank);
-    return RankTrainer(model, run, plan, inputs, rank, context, steps, mutex).train();
+    context.placeOn(module->getAttrOfType<dist::MeshAttr>("dist.mesh"), rank);
+    return RankTrainer(module, run, plan, inputs, rank, context, steps, mutex).train();
   });
   if (error)
     return std::move(error);

@@ -37,7 +37,7 @@ struct TrainingStep {
 };
 
 /// Trains for `inputs.steps` steps. Returns one entry per step, or the error of the first rank that failed.
-llvm::Expected<std::vector<TrainingStep>> trainRanks(const PartitionedModel &model, const RunConfig &run,
+llvm::Expected<std::vector<TrainingStep>> trainRanks(mlir::ModuleOp module, const RunConfig &run,
                                                      const planner::Plan &plan, const TrainingInputs &inputs);
 
 } // namespace espalier

@@ -115,7 +115,7 @@ TrainingRecord trainCompiled(const RunConfig &run, const planner::Plan &plan, in
 TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan, int64_t steps,
                                 std::shared_ptr<const rt::Dataset> data) {
   mlir::MLIRContext context;
-  std::optional<PartitionedModel> model = partitionRun(context, run, plan);
+  mlir::OwningOpRef<mlir::ModuleOp> model = partitionRun(context, run, plan);
   TrainingRecord record;
   if (!model) {
     ADD_FAILURE() << "the plan does not partition";

@@ -47,7 +47,7 @@ module attributes {exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9,
 // CHECK: return %[[NEXT]]
 module attributes {exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0, qk_clip_threshold = 5.0>} {
   exec.segment "block" attributes {gradient_bytes = 512 : i64, parameter_bytes = 512 : i64, state_bytes = 1024 : i64} {
-    exec.bucket "block.decayed" attributes {clip = {axes = ["dp"], columns = 4 : i64, counter = "largest0", dim = "heads", exponent = 5.0e-01 : f64, heads = 2 : i64}, decays, elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
+    exec.bucket "block.decayed" attributes {clip = #exec.bucket_clip<counter = "largest0", dim = "heads", exponent = 5.0e-01, heads = 2, columns = 4, axes = "dp">, decays, elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
       exec.parameter "w" {first = 0 : i64, initializer = "normal", local = tensor<16x2x4xf32, #model.dims<hidden, heads, head_dim>>, padded_shape = array<i64: 16, 2, 4>, shape = array<i64: 16, 2, 4>, sharding = #dist.sharding<[{ }, { }, { }]>, stddev = 0.02 : f64}
     }
   }
@@ -83,7 +83,7 @@ module attributes {exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9,
 // CHECK: model.mul {{.*}} : (tensor<128xbf16, #model.dims<element>>, tensor<f32>) -> tensor<128xf32, #model.dims<element>>
 module attributes {model.gradient_type = bf16, exec.optimizer = #exec.optimizer<type = "AdamW", beta1 = 0.9, beta2 = 0.95, epsilon = 1.0e-8, weight_decay = 0.1, max_grad_norm = 2.0>} {
   exec.segment "block" attributes {gradient_bytes = 256 : i64, parameter_bytes = 1024 : i64, state_bytes = 1024 : i64, whole_gradient_bytes = 512 : i64} {
-    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, whole_gradient_offset = 0 : i64} {
+    exec.bucket "block.plain" attributes {elements = 256 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = ["dp"], share = ["dp"], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64, summed = bf16, whole_gradient_offset = 0 : i64} {
       exec.parameter "b" {first = 0 : i64, initializer = "zeros", local = tensor<4xf32, #model.dims<ffn>>, padded_shape = array<i64: 4>, shape = array<i64: 4>, sharding = #dist.sharding<[{ }]>, stddev = 0.0 : f64}
     }
   }

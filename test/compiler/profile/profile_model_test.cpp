@@ -123,8 +123,8 @@ void count(ModuleOp module, const std::string &function, double sign, Traffic &t
 /// Counts collectives per bucket, without padding. A sum of gradients is one collective over all ranks that hold the
 /// same parameters, dp and cp. Shards move once per step, or in every micro-batch if ZeRO gathers them only for that
 /// micro-batch.
-void countShares(const SegmentLayout &segment, const planner::Plan &plan, bool isLayer, Traffic &forward,
-                 Traffic &backward, Traffic &step) {
+void countShares(exec::SegmentOp segment, const planner::Plan &plan, bool isLayer, Traffic &forward, Traffic &backward,
+                 Traffic &step) {
   const int zero = plan.zero;
   auto add = [&](Traffic &traffic, planner::CollectiveKind kind, ArrayRef<StringAttr> axes, double bytes) {
     auto has = [&](StringRef name) { return llvm::any_of(axes, [&](StringAttr axis) { return axis == name; }); };
@@ -133,22 +133,22 @@ void countShares(const SegmentLayout &segment, const planner::Plan &plan, bool i
     if (has("tp"))
       traffic[{kind, planner::Axis::Tp, false}] += bytes;
   };
-  for (const SegmentBucket &bucket : segment.buckets) {
-    if (bucket.isTiedHere)
+  for (exec::BucketOp bucket : segment.buckets()) {
+    if (bucket.getTiedHere())
       continue;
     double elements = 0;
-    for (size_t index : bucket.parameters)
-      elements += static_cast<double>(segment.parameters[index].localElements);
-    Axes sums;
-    for (StringAttr axis : bucket.partialAxes)
-      if (!llvm::is_contained(bucket.shareAxes, axis))
+    for (exec::ParameterOp parameter : bucket.parameters())
+      elements += static_cast<double>(parameter.localElements());
+    SmallVector<StringAttr> sums;
+    for (StringAttr axis : bucket.getPartial())
+      if (!llvm::is_contained(bucket.getShare(), axis))
         sums.push_back(axis);
     add(step, planner::CollectiveKind::AllReduce, sums, 4 * elements);
-    add(zero >= 2 ? backward : step, planner::CollectiveKind::ReduceScatter, bucket.shareAxes, 4 * elements);
+    add(zero >= 2 ? backward : step, planner::CollectiveKind::ReduceScatter, bucket.getShare(), 4 * elements);
     bool isGatheredOften = zero == 3 && isLayer;
     for (Traffic *traffic : isGatheredOften ? std::vector{&forward, &backward} : std::vector{&step})
-      add(*traffic, planner::CollectiveKind::AllGather, bucket.shareAxes,
-          static_cast<double>(bucket.elementBytes) * elements);
+      add(*traffic, planner::CollectiveKind::AllGather, bucket.getShare(),
+          static_cast<double>(bucket.storedWidth()) * elements);
   }
 }
 
@@ -184,12 +184,12 @@ INSTANTIATE_TEST_SUITE_P(
 /// Returns the largest workspaces of the programs of one stage: of a micro-batch, and of the step. Models with experts
 /// have no arena yet.
 std::pair<double, double> compiledWorkspaces(MLIRContext &context, const RunConfig &run, const planner::Plan &plan) {
-  std::optional<PartitionedModel> model = partitionRun(context, run, plan);
+  OwningOpRef<ModuleOp> model = partitionRun(context, run, plan);
   PassManager passes(&context);
   addCodegenPasses(passes);
-  EXPECT_TRUE(model && succeeded(passes.run(*model->module)));
+  EXPECT_TRUE(model && succeeded(passes.run(*model)));
   int64_t microBatch = 0, step = 0;
-  for (auto program : model->module->getOps<exec::ProgramOp>()) {
+  for (auto program : model->getOps<exec::ProgramOp>()) {
     StringRef name = program.getSymName();
     int64_t &most = name.ends_with(".update") || name.ends_with(".norm") ? step : microBatch;
     most = std::max<int64_t>(most, program.getWorkspaceBytes().value_or(0));
@@ -255,7 +255,7 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
     for (planner::StagePlan &stage : plan.stages) // uses each policy, so that all functions exist
       for (size_t layer = 0; layer < stage.recompute.size(); ++layer)
         stage.recompute[layer] = static_cast<planner::Recompute>((stage.firstLayer + layer) % 3);
-    std::optional<PartitionedModel> model = partitionRun(context, run, plan);
+    OwningOpRef<ModuleOp> model = partitionRun(context, run, plan);
     ASSERT_TRUE(model);
     std::vector<double> symbols = planner::symbolValues(*problem, plan);
     for (const planner::SegmentKind &kind : problem->kinds) {
@@ -277,12 +277,12 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
       auto any = [](const planner::CollectiveTerm &) { return true; };
       std::string where = kind.name + " of " + planner::describePlan(plan);
       Traffic forward, backward, step;
-      count(*model->module, kind.name + ".none.forward", 1, forward);
-      count(*model->module, kind.name + ".none.backward", 1, backward);
-      countShares(*llvm::find_if(model->segments, [&](const auto &s) { return s.kind == kind.name; }), plan,
+      count(*model, kind.name + ".none.forward", 1, forward);
+      count(*model, kind.name + ".none.backward", 1, backward);
+      countShares(exec::findSegment(*model, kind.name), plan,
                   /*isLayer=*/kind.name == "block", forward, backward, step);
       Traffic maxima;
-      count(*model->module, kind.name + ".update", 1, maxima);
+      count(*model, kind.name + ".update", 1, maxima);
       clips += maxima.size();
       for (const auto &[key, bytes] : maxima) // the term of all replicas includes the context ranks
         step[{std::get<0>(key), planner::Axis::Dp, std::get<2>(key)}] += bytes;
@@ -293,8 +293,8 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
       if (kind.name != "block")
         continue;
       Traffic again;
-      count(*model->module, "block.full.backward", 1, again);
-      count(*model->module, "block.none.backward", -1, again);
+      count(*model, "block.full.backward", 1, again);
+      count(*model, "block.none.backward", -1, again);
       expectSame(again, predicted(planner::Phase::Recompute, [](const auto &term) { return term.recomputedFull; }),
                  "recompute of " + where);
     }
