@@ -295,8 +295,8 @@ private:
   bool run(Code &code, StringRef symbol, std::vector<CheckedBytes> &memory, std::vector<CheckedBytes> &outputs) {
     const KernelShape &shape = kernel.shape();
     SmallVector<int64_t> scalars;
-    for (exec::ScalarAttr scalar : shape.scalars)
-      scalars.push_back(number(scalar));
+    for (const KernelScalar &scalar : shape.scalars)
+      scalars.push_back(number(scalar.value));
     int64_t extent = shape.kind == "flat" ? shape.columns : shape.rows;
     for (size_t output = 0; output < shape.outputs.size(); ++output)
       outputs.emplace_back(wanted[output].type);

@@ -3,7 +3,6 @@
 #include "compiler/codegen/body_terms.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
-#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 #include "format/functions.h"
 #include "format/plan_access.h"
@@ -54,38 +53,6 @@ Reach reachOf(const KernelShape &shape, const Access &access, int firstTerm) {
   return reach;
 }
 
-/// Records what the kernel uses its scalars for.
-void describeUses(const KernelShape &shape, pb::Kernel &kernel) {
-  kernel.mutable_uses()->Resize(static_cast<int>(shape.scalars.size()), pb::Kernel::SIZE);
-  auto use = [&](int scalar, pb::Kernel::Scalar what) { kernel.set_uses(scalar, what); };
-  if (shape.kind == "column")
-    use(2, pb::Kernel::BLOCK_ROWS);
-  for (auto [access, first] : llvm::zip_equal(shape.operands, shape.operandScalar))
-    for (unsigned term = 0; term < access.terms.size(); ++term)
-      use(first + 3 * static_cast<int>(term), pb::Kernel::DIVISOR);
-  for (Operation &op : shape.body->without_terminator()) {
-    int first = shape.firstScalar.lookup(&op);
-    if (isa<model::MaskTailOp, model::PickOp, model::PickGradOp>(op))
-      use(first, pb::Kernel::NUMBER);
-    else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
-      use(first, pb::Kernel::FIRST);
-    else if (isa<model::DropoutOp>(op)) {
-      // Scalars: seed, random stream, first sample, rows per sample, first element, then divisor, modulus and stride of
-      // each term.
-      for (auto what :
-           {pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::NUMBER, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
-        use(first++, what);
-      for (size_t i = 0; i < shape.dropoutTerms.lookup(&op).size(); ++i)
-        for (auto what : {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
-          use(first++, what);
-      if (dist::zigzagAttr.isOn(&op))
-        for (auto what :
-             {pb::Kernel::DIVISOR, pb::Kernel::DIVISOR, pb::Kernel::NUMBER, pb::Kernel::DIVISOR, pb::Kernel::NUMBER})
-          use(first++, what);
-    }
-  }
-}
-
 /// Returns the access extent of an output. A sum over rows has one row per block.
 Reach reachOfOutput(const KernelShape &shape, unsigned output) {
   const Access &access = shape.outputs[output];
@@ -133,7 +100,8 @@ void describeShape(const KernelShape &shape, Description &kernel) {
       operand.set_unless(scalar(sum.scalar));
   }
   kernel.message.set_scalars(shape.scalars.size());
-  describeUses(shape, kernel.message);
+  for (const KernelScalar &scalar : shape.scalars)
+    kernel.message.add_uses(scalar.use);
 }
 
 /// Describes a kernel of a library call from its row in format/functions.def and its parameters.

@@ -1,7 +1,6 @@
 // Generates the values of a fused body at the current row and columns, op by op.
 #include "compiler/codegen/evaluator.h"
 
-#include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
 #include "format/abi.h"
 
@@ -69,11 +68,11 @@ Value Evaluator::rowOffset(ArrayRef<Term> terms, unsigned firstScalar) {
   return sum;
 }
 
-Value Evaluator::zigzagOffset(unsigned firstScalar) {
+Value Evaluator::zigzagOffset(const DropoutScalars::Zigzag &zigzag) {
   auto &b = lanes.b;
-  Value index = lanes.remainder(lanes.divide(currentRow, scalar(firstScalar)), scalar(firstScalar + 1));
-  Value chunk = lanes.divide(b.create<arith::AddIOp>(index, scalar(firstScalar + 2)), scalar(firstScalar + 3));
-  return b.create<arith::MulIOp>(chunk, scalar(firstScalar + 4));
+  Value index = lanes.remainder(lanes.divide(currentRow, scalar(zigzag.stepRows)), scalar(zigzag.stepSize));
+  Value chunk = lanes.divide(b.create<arith::AddIOp>(index, scalar(zigzag.first)), scalar(zigzag.chunk));
+  return b.create<arith::MulIOp>(chunk, scalar(zigzag.distance));
 }
 
 Value Evaluator::densePosition() {
@@ -179,27 +178,27 @@ Value Evaluator::accumulate(Operation *op, ArrayRef<Value> inputs, int width) {
   if (cast<model::AccumulateOp>(op).getAlways())
     return sum;
   Value isFirst =
-      b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, scalar(shape.firstScalar.lookup(op)), lanes.integer(0));
+      b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, scalar(shape.scalarOf.lookup(op)), lanes.integer(0));
   return b.create<arith::SelectOp>(lanes.splat(isFirst, width), inputs[1], sum);
 }
 
 /// Computes randomBits of format/abi.h on lanes.
 Value Evaluator::dropout(Operation *op, Value x, int width) {
   auto &b = lanes.b;
-  unsigned first = shape.firstScalar.lookup(op);
+  const DropoutScalars &scalars = shape.dropouts.find(op)->second;
   Type word = lanes.type(b.getI32Type(), width);
   auto low = [&](Value value) -> Value { return b.create<arith::TruncIOp>(b.getI32Type(), value); };
   auto times = [&](Value value, uint32_t factor) -> Value {
     return b.create<arith::MulIOp>(value, lanes.integer(static_cast<int32_t>(factor), 1, 32));
   };
-  Value key =
-      b.create<arith::AddIOp>(b.create<arith::AddIOp>(times(low(scalar(first)), 0x9E3779B9u), times(step, 0x85EBCA6Bu)),
-                              times(low(scalar(first + 1)), 0xC2B2AE35u));
-  Value sample = b.create<arith::AddIOp>(scalar(first + 2), lanes.divide(currentRow, scalar(first + 3)));
-  SmallVector<Term> terms = shape.dropoutTerms.lookup(op);
-  Value start = b.create<arith::AddIOp>(scalar(first + 4), rowOffset(terms, first + 5));
-  if (dist::zigzagAttr.isOn(op))
-    start = b.create<arith::AddIOp>(start, zigzagOffset(first + 5 + 3 * static_cast<unsigned>(terms.size())));
+  Value key = b.create<arith::AddIOp>(
+      b.create<arith::AddIOp>(times(low(scalar(scalars.seed)), 0x9E3779B9u), times(step, 0x85EBCA6Bu)),
+      times(low(scalar(scalars.stream)), 0xC2B2AE35u));
+  Value sample =
+      b.create<arith::AddIOp>(scalar(scalars.firstSample), lanes.divide(currentRow, scalar(scalars.rowsPerSample)));
+  Value start = b.create<arith::AddIOp>(scalar(scalars.firstElement), rowOffset(scalars.elements, scalars.terms));
+  if (scalars.zigzag)
+    start = b.create<arith::AddIOp>(start, zigzagOffset(*scalars.zigzag));
   Value element = lanes.iota(b.create<arith::AddIOp>(start, lanes.fromColumn(cursor.column)), width);
   Value counter0 = b.create<arith::TruncIOp>(word, element);
   Value high = b.create<arith::TruncIOp>(word, b.create<arith::ShRUIOp>(element, lanes.integer(32, width)));
@@ -219,7 +218,7 @@ Value Evaluator::dropout(Operation *op, Value x, int width) {
 
 Value Evaluator::maskTail(Operation *op, Value x, int width) {
   auto &b = lanes.b;
-  Value valid = lanes.splat(lanes.toColumn(scalar(shape.firstScalar.lookup(op))), width);
+  Value valid = lanes.splat(lanes.toColumn(scalar(shape.scalarOf.lookup(op))), width);
   Value isValid = b.create<arith::CmpIOp>(arith::CmpIPredicate::slt, lanes.iota(cursor.column, width), valid);
   double fill = cast<model::MaskTailOp>(op).getFill().convertToDouble();
   return b.create<arith::SelectOp>(isValid, x, lanes.number(fill, width));
@@ -233,7 +232,7 @@ static Value labelColumn(Lanes &lanes, Value label, Value firstColumn) {
 
 Value Evaluator::pickGrad(Operation *op, int width) {
   auto &b = lanes.b;
-  Value label = labelColumn(lanes, once(op->getOperand(0)), scalar(shape.firstScalar.lookup(op)));
+  Value label = labelColumn(lanes, once(op->getOperand(0)), scalar(shape.scalarOf.lookup(op)));
   Value isLabel = b.create<arith::CmpIOp>(arith::CmpIPredicate::eq, lanes.iota(cursor.column, width),
                                           lanes.splat(lanes.toColumn(label), width));
   Value cotangent = lanes.splat(lanes.asFloat(once(op->getOperand(1))), width);
@@ -243,7 +242,7 @@ Value Evaluator::pickGrad(Operation *op, int width) {
 /// If the label is outside of the rank's columns, reads column 0 and ignores the result.
 Value Evaluator::pick(Operation *op) {
   auto &b = lanes.b;
-  Value label = labelColumn(lanes, once(op->getOperand(1)), scalar(shape.firstScalar.lookup(op)));
+  Value label = labelColumn(lanes, once(op->getOperand(1)), scalar(shape.scalarOf.lookup(op)));
   Value isHeld = b.create<arith::CmpIOp>(arith::CmpIPredicate::ult, label, scalar(0));
   Value column = lanes.toColumn(b.create<arith::SelectOp>(isHeld, label, lanes.integer(0)));
   setCursor({column, 1, shape.passes.lookup(op->getResult(0))});

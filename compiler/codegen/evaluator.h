@@ -59,7 +59,7 @@ private:
   mlir::Value loadOperand(unsigned index, bool isFull);
   mlir::Value rowOffset(llvm::ArrayRef<Term> terms, unsigned firstScalar);
   /// Returns the elements by which the second chunk of a dropout in zigzag order is farther away, or 0.
-  mlir::Value zigzagOffset(unsigned firstScalar);
+  mlir::Value zigzagOffset(const DropoutScalars::Zigzag &zigzag);
   /// Returns row * columns + the cursor's column.
   mlir::Value densePosition();
   mlir::Value accumulate(mlir::Operation *op, llvm::ArrayRef<mlir::Value> operands, int width);

@@ -13,6 +13,8 @@ using namespace mlir;
 
 namespace espalier::codegen {
 
+using rt::pb::Kernel;
+
 namespace {
 
 int64_t product(ArrayRef<int64_t> sizes) {
@@ -75,9 +77,7 @@ LogicalResult placeValues(KernelShape &shape) {
   return success();
 }
 
-/// Adds the scalars of a dropout in zigzag order: the rows of a step along the sequence and its size, the index of its
-/// first element among those of the cp rank, the size of a chunk, and the elements that the second chunk adds to the
-/// distance of its elements from the first chunk.
+/// Adds the scalars of a dropout in zigzag order.
 LogicalResult addZigzagScalars(KernelShape &shape, model::DropoutOp op, ArrayRef<int64_t> local,
                                ArrayRef<int64_t> whole) {
   MLIRContext *context = op.getContext();
@@ -92,11 +92,15 @@ LogicalResult addZigzagScalars(KernelShape &shape, model::DropoutOp op, ArrayRef
     auto ofContext = [&](int64_t stride) {
       return originScalar(context, dist::OriginAttr::get(context, {*cp}, {stride}));
     };
-    llvm::append_values(
-        shape.scalars, constantScalar(context, product(local.slice(d + 1, shape.split - d - 1))),
-        constantScalar(context, local[d]), addScalars(originScalar(context, attribute), ofContext(-chunk)),
-        constantScalar(context, chunk),
-        addScalars(constantScalar(context, (whole[d] - 2 * chunk) * step), ofContext(-2 * chunk * step)));
+    exec::ScalarAttr rows = constantScalar(context, product(local.slice(d + 1, shape.split - d - 1))),
+                     first = addScalars(originScalar(context, attribute), ofContext(-chunk)),
+                     distance = constantScalar(context, (whole[d] - 2 * chunk) * step);
+    shape.dropouts[op].zigzag = {.stepRows = shape.add(rows, Kernel::DIVISOR),
+                                 .stepSize = shape.add(constantScalar(context, local[d]), Kernel::DIVISOR),
+                                 .first = shape.add(first, Kernel::NUMBER),
+                                 .chunk = shape.add(constantScalar(context, chunk), Kernel::DIVISOR),
+                                 .distance =
+                                     shape.add(addScalars(distance, ofContext(-2 * chunk * step)), Kernel::NUMBER)};
     return success();
   }
   return failure();
@@ -119,7 +123,7 @@ LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
   exec::ScalarAttr element = constantScalar(context, 0);
   for (int64_t d = 1; d < rank; ++d)
     element = addScalars(element, originScalar(context, originOf(d), product(ArrayRef(whole).drop_front(d + 1))));
-  SmallVector<Term> &terms = shape.dropoutTerms[op];
+  SmallVector<Term> terms;
   for (int64_t d = 1; d < split; ++d) {
     int64_t stride = product(ArrayRef(whole).drop_front(d + 1));
     int64_t inner = product(local.slice(d + 1, split - d - 1));
@@ -130,26 +134,29 @@ LogicalResult addDropoutScalars(KernelShape &shape, model::DropoutOp op) {
   }
   if (!llvm::is_contained(shape.slots, rt::Step))
     shape.slots.push_back(rt::Step);
-  llvm::append_values(shape.scalars, exec::ScalarAttr::get(context, 0, 0, 0, /*seed=*/1, {}, 0),
-                      randomStream(context, op.getId()), originScalar(context, originOf(0)),
-                      constantScalar(context, product(local.slice(1, split - 1))), element);
-  for (const Term &term : terms)
-    for (int64_t value : {term.divisor, term.modulus, term.stride})
-      shape.scalars.push_back(constantScalar(context, value));
+  shape.dropouts[op] = {.seed = shape.add(exec::ScalarAttr::get(context, 0, 0, 0, /*seed=*/1, {}, 0), Kernel::NUMBER),
+                        .stream = shape.add(randomStream(context, op.getId()), Kernel::NUMBER),
+                        .firstSample = shape.add(originScalar(context, originOf(0)), Kernel::NUMBER),
+                        .rowsPerSample =
+                            shape.add(constantScalar(context, product(local.slice(1, split - 1))), Kernel::DIVISOR),
+                        .firstElement = shape.add(element, Kernel::NUMBER),
+                        .terms = shape.add(terms, Kernel::DIVISOR, Kernel::NUMBER),
+                        .elements = terms,
+                        .zigzag = {}};
   return dist::zigzagAttr.isOn(op) ? addZigzagScalars(shape, op, local, whole) : success();
 }
 
-/// Adds the scalars that an op needs, in the order that kernel builders expect.
+/// Adds the scalars that an op needs.
 LogicalResult addScalarsOf(KernelShape &shape, Operation *op) {
   MLIRContext *context = op->getContext();
-  shape.firstScalar[op] = shape.scalars.size();
   if (auto mask = dyn_cast<model::MaskTailOp>(op))
-    shape.scalars.push_back(
-        addScalars(constantScalar(context, mask.getValid()), originScalar(context, mask.getFirstColumnAttr(), -1)));
+    shape.scalarOf[op] = shape.add(
+        addScalars(constantScalar(context, mask.getValid()), originScalar(context, mask.getFirstColumnAttr(), -1)),
+        Kernel::NUMBER);
   else if (isa<model::PickOp, model::PickGradOp>(op))
-    shape.scalars.push_back(originScalar(context, op->getAttr("first_column")));
+    shape.scalarOf[op] = shape.add(originScalar(context, op->getAttr("first_column")), Kernel::NUMBER);
   else if (auto accumulate = dyn_cast<model::AccumulateOp>(op); accumulate && !accumulate.getAlways())
-    shape.scalars.push_back(firstScalar(context, /*bucket=*/0)); // the launch sets the bucket
+    shape.scalarOf[op] = shape.add(firstScalar(context, /*bucket=*/0), Kernel::FIRST); // the launch sets the bucket
   else if (auto dropout = dyn_cast<model::DropoutOp>(op))
     return addDropoutScalars(shape, dropout);
   return success();
@@ -164,7 +171,7 @@ LogicalResult findAccumulations(KernelShape &shape) {
     if (!accumulator || !accumulator.hasOneUse() || output == yielded.end())
       return failure();
     shape.accumulations.push_back({accumulator.getArgNumber(), static_cast<unsigned>(output - yielded.begin()),
-                                   accumulate.getAlways() ? -1 : shape.firstScalar.lookup(accumulate)});
+                                   accumulate.getAlways() ? -1 : shape.scalarOf.lookup(accumulate)});
   }
   return success();
 }
@@ -335,9 +342,11 @@ FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split)
   shape.columns = product(shape.space.getShape().drop_front(split));
   MLIRContext *context = shape.space.getContext();
   if (kind != "flat")
-    shape.scalars.push_back(constantScalar(context, shape.columns));
-  if (kind == "column")
-    llvm::append_values(shape.scalars, constantScalar(context, shape.rows), constantScalar(context, 0));
+    shape.add(constantScalar(context, shape.columns), Kernel::SIZE);
+  if (kind == "column") {
+    shape.add(constantScalar(context, shape.rows), Kernel::SIZE);
+    shape.add(constantScalar(context, 0), Kernel::BLOCK_ROWS);
+  }
   for (BlockArgument argument : body.getArguments()) {
     auto access = accessOf(argument.getType(), shape.space, split);
     bool isOnlyLike = llvm::all_of(argument.getUses(), [](OpOperand &use) {
@@ -346,10 +355,7 @@ FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split)
     if (!access || (kind == "flat" && !access->isScalar() && !access->isDense && !isOnlyLike))
       return failure();
     shape.operands.push_back(*access);
-    shape.operandScalar.push_back(shape.scalars.size());
-    for (const Term &term : access->terms)
-      for (int64_t value : {term.divisor, term.modulus, term.stride})
-        shape.scalars.push_back(constantScalar(context, value));
+    shape.operandScalar.push_back(shape.add(access->terms, Kernel::SIZE, Kernel::SIZE));
   }
   if (failed(placeValues(shape)))
     return failure();
@@ -372,6 +378,22 @@ FailureOr<KernelShape> analyzeKernel(Block &body, StringRef kind, int64_t split)
   if (failed(findAccumulations(shape)) || (kind == "column" && !canSumRows(shape)))
     return failure();
   return shape;
+}
+
+int KernelShape::add(exec::ScalarAttr value, Kernel::Scalar use) {
+  scalars.push_back({value, use});
+  return static_cast<int>(scalars.size()) - 1;
+}
+
+int KernelShape::add(ArrayRef<Term> terms, Kernel::Scalar modulus, Kernel::Scalar stride) {
+  auto first = static_cast<int>(scalars.size());
+  MLIRContext *context = space.getContext();
+  for (const Term &term : terms) {
+    add(constantScalar(context, term.divisor), Kernel::DIVISOR);
+    add(constantScalar(context, term.modulus), modulus);
+    add(constantScalar(context, term.stride), stride);
+  }
+  return first;
 }
 
 bool KernelShape::isAccumulator(unsigned operand) const {
@@ -411,8 +433,8 @@ std::string KernelShape::key() const {
         stream << " " << attribute.getName().getValue() << "=" << attribute.getValue();
     if (auto scalar = dyn_cast<model::ScalarOp>(op))
       stream << " slot " << scalar.getSlot();
-    if (auto terms = dropoutTerms.find(&op); terms != dropoutTerms.end())
-      stream << " slot " << llvm::find(slots, rt::Step) - slots.begin() << " terms " << terms->second.size();
+    if (auto dropout = dropouts.find(&op); dropout != dropouts.end())
+      stream << " slot " << llvm::find(slots, rt::Step) - slots.begin() << " terms " << dropout->second.elements.size();
     numbers[op.getResult(0)] = numbers.size();
     stream << " " << cast<RankedTensorType>(op.getResult(0).getType()).getElementType() << " "
            << static_cast<int>(levels.lookup(op.getResult(0)));

@@ -5,6 +5,7 @@
 
 #include "dialects/exec/dialect.h"
 #include "format/abi.h"
+#include "format/plan.pb.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -45,6 +46,26 @@ bool reducesLeading(mlir::Operation *op);
 /// dimensions. Returns nothing if the tensor has only some of the column dimensions.
 std::optional<Access> accessOf(mlir::Type type, mlir::RankedTensorType space, int64_t split);
 
+/// A run-time scalar of a kernel: its value in this instance, and what the kernel uses it for.
+struct KernelScalar {
+  exec::ScalarAttr value;
+  rt::pb::Kernel::Scalar use;
+};
+
+/// The scalars of a dropout, by their indices in the kernel.
+struct DropoutScalars {
+  int seed, stream, firstSample, rowsPerSample, firstElement;
+  int terms; ///< the first scalar of the terms of a row's first element
+  llvm::SmallVector<Term> elements;
+  /// In zigzag order: the rows of a step along the sequence and its size, the index of its first element among those
+  /// of the cp rank, the size of a chunk, and the elements that the second chunk adds to the distance of its elements
+  /// from the first chunk.
+  struct Zigzag {
+    int stepRows, stepSize, first, chunk, distance;
+  };
+  std::optional<Zigzag> zigzag;
+};
+
 /// A result that is accumulated in place. The kernel has one buffer for accumulator and result, in the result's
 /// position.
 struct Accumulation {
@@ -66,12 +87,16 @@ struct KernelShape {
   llvm::DenseMap<mlir::Value, int> passes; ///< pass over the row in which a value first exists
   int lastPass = 0;
   llvm::SmallVector<Accumulation> accumulations;
-  llvm::SmallVector<int64_t> slots;                   ///< slots of the scalars region that the body reads, in order
-  llvm::SmallVector<exec::ScalarAttr> scalars;        ///< values for this instance, in the kernel's order
-  llvm::DenseMap<mlir::Operation *, int> firstScalar; ///< index of an op's first scalar
-  llvm::SmallVector<int> operandScalar;               ///< index of the first scalar of an operand's terms
-  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Term>> dropoutTerms;
+  llvm::SmallVector<int64_t> slots;                ///< slots of the scalars region that the body reads, in order
+  llvm::SmallVector<KernelScalar> scalars;         ///< in the kernel's order
+  llvm::DenseMap<mlir::Operation *, int> scalarOf; ///< index of an op's only scalar
+  llvm::SmallVector<int> operandScalar;            ///< index of the first scalar of an operand's terms
+  llvm::DenseMap<mlir::Operation *, DropoutScalars> dropouts;
 
+  /// Adds a scalar and returns its index.
+  int add(exec::ScalarAttr value, rt::pb::Kernel::Scalar use);
+  /// Adds divisor, modulus and stride of each term, and returns the index of the first.
+  int add(llvm::ArrayRef<Term> terms, rt::pb::Kernel::Scalar modulus, rt::pb::Kernel::Scalar stride);
   /// Returns a text that determines the kernel's code. Shapes with equal keys share a kernel.
   std::string key() const;
   /// Returns whether an operand is an accumulator, which shares the buffer of its result.

@@ -432,7 +432,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     int64_t blockRows = llvm::divideCeil(shape.rows, blocks);
     extent = llvm::divideCeil(shape.rows, blockRows);
     grain = 1;
-    shape.scalars[2] = constantScalar(builder.getContext(), blockRows);
+    shape.scalars[2].value = constantScalar(builder.getContext(), blockRows);
   }
   SmallVector<int64_t> inPlace;
   SmallVector<unsigned> sums;
@@ -455,15 +455,15 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     if (from != to)
       copy(from, to, from.getElement(), {1, from.getBytes(), from.getBytes()});
     if (sum.scalar >= 0)
-      shape.scalars[sum.scalar] = firstScalar(builder.getContext(), from.getBucket());
+      shape.scalars[sum.scalar].value = firstScalar(builder.getContext(), from.getBucket());
   }
   cuda::Policy policy;
   if (isCuda)
     policy = cuda::choosePolicy(shape, inputs, outputs);
   llvm::append_range(all, outputs);
+  auto scalars = llvm::map_to_vector(shape.scalars, [](const KernelScalar &scalar) { return Attribute(scalar.value); });
   auto outputCount = static_cast<int64_t>(outputs.size());
-  emit(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr),
-       {all, outputCount, {shape.scalars.begin(), shape.scalars.end()}, extent, grain, inPlace});
+  emit(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr), {all, outputCount, scalars, extent, grain, inPlace});
   sumParts(op, sums, outputs, extent, shape.columns);
   return success();
 }
