@@ -1,6 +1,7 @@
 // Wraps CLI11 and formats usage errors.
 #include "compiler/command_line.h"
 
+#include "compiler/exit_code.h"
 #include "compiler/help_text.h"
 #include "compiler/import/yaml/diagnostics.h"
 #include "messages/error_line.h"
@@ -208,7 +209,7 @@ std::string describe(const CLI::App &verb, const CLI::ParseError &error) {
 
 int reportUsage(const std::string &name, const std::string &what) {
   printError(name, fmt::format("{}{} see {} --help", what, what.ends_with("?") ? "" : ";", name));
-  return 2;
+  return UserError;
 }
 
 } // namespace
@@ -265,7 +266,7 @@ int CommandLine::parse(int argc, const char *const *argv) const {
   setErrorFormat(argc, argv);
   std::vector<const char *> words = withoutHelpVerb(argc, argv);
   if (reportMisread(*root, words))
-    return 2;
+    return UserError;
   try {
     root->parse(static_cast<int>(words.size()), words.data());
   } catch (const CLI::ParseError &error) {

@@ -6,6 +6,7 @@
 #include "compiler/link/describe_identity.h"
 #include "compiler/link/generation.h"
 #include "format/host_machine.h"
+#include "format/plan_file.h"
 
 #include "dialects/model/dialect.h"
 #include "planner/answer/explain.h"
@@ -96,7 +97,7 @@ void describeData(const DataConfig &data, rt::pb::Data &out) {
 } // namespace
 
 void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out) {
-  out.set_version(2);
+  out.set_version(rt::planVersion);
   out.set_model(run.model.name);
   out.set_compiler(espalierVersion);
   out.set_parameter_count(run.model.parameterCount());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "format/abi.h"
+#include "format/plan.pb.h"
 
 #include <bit>
 #include <cstdint>
@@ -69,18 +70,16 @@ inline double initialNormal(uint32_t key, uint64_t index) {
   return index % 2 ? pair.odd : pair.even;
 }
 
-/// The kind of a parameter's initial value, with the values of pb::Initialization.
-enum class InitialKind { Zeros = 0, Ones = 1, Normal = 2 };
-
 /// Returns the initial value of one element. `index` is row-major in the unpadded global shape.
-inline float initialValue(uint32_t key, InitialKind kind, double stddev, uint64_t index) {
-  if (kind == InitialKind::Normal)
+inline float initialValue(uint32_t key, pb::Initialization::Kind kind, double stddev, uint64_t index) {
+  if (kind == pb::Initialization::NORMAL)
     return static_cast<float>(stddev * initialNormal(key, index));
-  return kind == InitialKind::Ones ? 1.0f : 0.0f;
+  return kind == pb::Initialization::ONES ? 1.0f : 0.0f;
 }
 
 /// Returns the same value from seed and name, for reference implementations.
-inline float initialValue(uint64_t seed, std::string_view name, InitialKind kind, double stddev, uint64_t index) {
+inline float initialValue(uint64_t seed, std::string_view name, pb::Initialization::Kind kind, double stddev,
+                          uint64_t index) {
   return initialValue(initialKey(seed, name), kind, stddev, index);
 }
 

@@ -21,7 +21,7 @@ struct Run {
 
 struct Fill {
   uint32_t key;
-  InitialKind kind;
+  pb::Initialization::Kind kind;
   double stddev;
   std::vector<Run> runs; ///< of at most chunkElements
   float *values;
@@ -43,7 +43,7 @@ void fillRun(const Fill &fill, Run run) {
   auto fillOne = [&](int64_t i) {
     values[i] = initialValue(fill.key, fill.kind, fill.stddev, static_cast<uint64_t>(run.global + i));
   };
-  if (fill.kind != InitialKind::Normal) {
+  if (fill.kind != pb::Initialization::NORMAL) {
     for (int64_t i = 0; i < run.count; ++i)
       fillOne(i);
     return;
@@ -69,7 +69,7 @@ void fillBlock(const pb::Plan &plan, const PlacedParameter &placed, ThreadPool &
   values.assign(static_cast<size_t>(placed.block.elements()), 0.0f);
   const pb::Initialization &initialization = placed.parameter->initialization();
   Fill fill{initialKey(plan.settings().seed(), placed.name),
-            static_cast<InitialKind>(initialization.kind()),
+            initialization.kind(),
             initialization.stddev(),
             {},
             values.data()};

@@ -80,8 +80,8 @@ void RankLayers::initialize(LayerState &layer) const {
       continue;
     std::vector<double> master(bucket.getElements(), 0.0);
     for (exec::ParameterOp parameter : bucket.parameters()) {
-      auto kind =
-          static_cast<rt::InitialKind>(static_cast<int>(*exec::symbolizeInitializer(parameter.getInitializer())));
+      auto kind = static_cast<rt::pb::Initialization::Kind>(
+          static_cast<int>(*exec::symbolizeInitializer(parameter.getInitializer())));
       double stddev = parameter.getStddev();
       std::string global = layer.globalName(parameter);
       forEachElement(parameter, [&](int64_t flat, int64_t index) {

@@ -17,7 +17,7 @@ inline void writeFormulaTensors(const rt::NameMap &names, const std::filesystem:
                            std::vector<float> values(rt::tensorBytes(tensor.shape, rt::pb::F32) / 4);
                            for (size_t i = 0; i < values.size(); ++i)
                              values[i] = static_cast<float>(
-                                 rt::initialValue(42, tensor.names.front(), rt::InitialKind::Normal, 0.3, i));
+                                 rt::initialValue(42, tensor.names.front(), rt::pb::Initialization::NORMAL, 0.3, i));
                            auto bytes = std::as_bytes(std::span(values));
                            return std::vector<std::byte>(bytes.begin(), bytes.end());
                          }});

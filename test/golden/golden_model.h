@@ -120,9 +120,9 @@ private:
       std::ranges::copy(own->second, tensor.values.begin());
       return tensor;
     }
-    auto kind = static_cast<rt::InitialKind>(initializer.kind);
     for (int64_t i = 0; i < elements; ++i)
-      tensor.values[i] = rt::initialValue(run.config.seed, globalName(layer, name), kind, initializer.stddev, i);
+      tensor.values[i] =
+          rt::initialValue(run.config.seed, globalName(layer, name), initializer.kind, initializer.stddev, i);
     return tensor;
   }
 

@@ -231,7 +231,8 @@ protected:
     std::vector<float> values;
     for (int64_t row = begin; row < end; ++row)
       for (int64_t i = column; i < width; ++i)
-        values.push_back(static_cast<float>(rt::initialValue(42, name, rt::InitialKind::Normal, 0.3, row * width + i)));
+        values.push_back(
+            static_cast<float>(rt::initialValue(42, name, rt::pb::Initialization::NORMAL, 0.3, row * width + i)));
     return values;
   }
 };

@@ -280,12 +280,12 @@ private:
       double fanIn = 1;
       for (const std::string &dim : in)
         fanIn *= static_cast<double>(model.dims.at(dim));
-      declare(a, in, {rankDim}, {Initializer::Kind::Normal, 1 / std::sqrt(3 * fanIn)});
+      declare(a, in, {rankDim}, {rt::pb::Initialization::NORMAL, 1 / std::sqrt(3 * fanIn)});
       add("dropout", {op.inputs[0]}, a + "_kept").numbers["rate"] = config.dropout;
       add(op.kind.c_str(), {a + "_kept", a}, a + "_low");
       add("scale", {a + "_low"}, low).numbers["factor"] = config.alpha / static_cast<double>(config.rank);
     }
-    declare(b, {rankDim}, left, {Initializer::Kind::Zeros, 0});
+    declare(b, {rankDim}, left, {rt::pb::Initialization::ZEROS, 0});
     bool hasBias = op.inputs.size() > 2;
     add(op.kind.c_str(), {op.inputs[0], weight}, out + "_base");
     add(op.kind.c_str(), {low, b}, out + "_lora");

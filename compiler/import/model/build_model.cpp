@@ -89,7 +89,7 @@ private:
   }
   /// Sets the window and the soft cap of an attention. A window of the whole sequence hides nothing.
   template <typename Op> void limitScores(const OpDescription &op, Op attend) {
-    double window = number(op, "window", 0), cap = number(op, "soft_cap", 0);
+    double window = number(op, "window"), cap = number(op, "soft_cap");
     if (window > 0 && window < static_cast<double>(model.dims.at("seq")))
       attend.setWindowAttr(b.getI64IntegerAttr(static_cast<int64_t>(window)));
     if (cap > 0)
@@ -174,7 +174,7 @@ FailureOr<Value> SegmentBuilder::mul(const OpDescription &, ArrayRef<Value> in) 
 }
 
 FailureOr<Value> SegmentBuilder::scale(const OpDescription &op, ArrayRef<Value> in) {
-  double factor = number(op, "factor", 1);
+  double factor = number(op, "factor");
   return factor == 1 ? in[0] : binary<model::MulOp>(in[0], constant(factor), compute());
 }
 
@@ -214,7 +214,7 @@ FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value
 
 // cap * tanh(x / cap); 0 is no cap
 FailureOr<Value> SegmentBuilder::softCap(const OpDescription &op, ArrayRef<Value> in) {
-  double cap = number(op, "cap", 0);
+  double cap = number(op, "cap");
   if (cap <= 0)
     return in[0];
   Value part = unary<model::TanhOp>(binary<model::MulOp>(in[0], constant(1 / cap)));
@@ -256,11 +256,11 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
   if (rotary == 0)
     return in[0];
   auto rope = b.create<model::RopeOp>(loc, TypeRange{type}, ValueRange{in[0], positions});
-  rope.setThetaAttr(b.getF64FloatAttr(number(op, "theta", 10000)));
-  rope.setInterleaved(number(op, "interleaved", 0) != 0);
+  rope.setThetaAttr(b.getF64FloatAttr(number(op, "theta")));
+  rope.setInterleaved(number(op, "interleaved") != 0);
   if (rotary < headDim)
     rope.setRotaryAttr(b.getI64IntegerAttr(rotary));
-  if (rotary < headDim && number(op, "last", 0) > 0)
+  if (rotary < headDim && number(op, "last") > 0)
     rope.setFirstAttr(b.getI64IntegerAttr(headDim - rotary));
   RotaryScaling scaling = rotaryScaling(op, rotary);
   if (scaling.factor != 1)
@@ -279,10 +279,10 @@ FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> i
 FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
   auto q = cast<RankedTensorType>(in[0].getType()), v = cast<RankedTensorType>(in[2].getType());
   RankedTensorType out = withLast(in[0], dimNames(v).back(), v.getShape().back());
-  double scale = number(op, "scale", 1.0 / std::sqrt(static_cast<double>(q.getShape().back())));
+  double scale = number(op, "scale");
   if (phase)
     return attendCache(op, in, out, scale);
-  if ((number(op, "window", 0) > 0 || in.size() > 3) && number(op, "causal", 1) == 0)
+  if ((number(op, "window") > 0 || in.size() > 3) && number(op, "causal") == 0)
     return emitError(loc) << "attention with " << (in.size() > 3 ? "visible_from" : "a window")
                           << " needs causal: true";
   auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
@@ -290,9 +290,9 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   types.front() = out;
   auto attend = b.create<model::AttentionOp>(loc, types, ValueRange(in));
   attend.setScaleAttr(b.getF64FloatAttr(scale));
-  attend.setRateAttr(b.getF64FloatAttr(number(op, "rate", 0)));
+  attend.setRateAttr(b.getF64FloatAttr(number(op, "rate")));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
-  if (number(op, "causal", 1) != 0)
+  if (number(op, "causal") != 0)
     attend.setCausalAttr(b.getUnitAttr());
   limitScores(op, attend);
   if (!op.maxima.empty())
@@ -301,7 +301,7 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
 }
 
 FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale) {
-  if (number(op, "causal", 1) == 0)
+  if (number(op, "causal") == 0)
     return emitError(loc) << "attention that sees later tokens has no cache: run_mode predict needs causal attention";
   FailureOr<Value> positions = value("positions", op);
   if (failed(positions))
@@ -322,7 +322,7 @@ FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<V
 }
 
 FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value> in) {
-  double rate = phase ? 0 : number(op, "rate", 0);
+  double rate = phase ? 0 : number(op, "rate");
   int64_t id = nextRandomId++;
   if (rate == 0)
     return in[0];
@@ -355,9 +355,9 @@ FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> 
   Value scores = choiceScores(*this, op, in[0], in.size() > 1 ? in[1] : Value());
   auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, scores);
   route.setCapacityAttr(b.getI64IntegerAttr(dimSize("capacity")));
-  if (double groups = number(op, "groups", 1); groups > 1) {
+  if (double groups = number(op, "groups"); groups > 1) {
     route.setGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(groups)));
-    route.setKeptGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(number(op, "kept_groups", 1))));
+    route.setKeptGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(number(op, "kept_groups"))));
   }
   values[op.outputs[1]] = route.getSlots();
   if (phase)
@@ -375,13 +375,13 @@ FailureOr<Value> SegmentBuilder::gate(const OpDescription &op, ArrayRef<Value> i
 }
 
 FailureOr<Value> SegmentBuilder::balanceLoss(const OpDescription &op, ArrayRef<Value> in) {
-  if (number(op, "factor", 0) == 0)
+  if (number(op, "factor") == 0)
     return constant(0);
   return balanceLosses.emplace_back(espalier::balanceLoss(*this, op, in[0], in[1], in[2]));
 }
 
 FailureOr<Value> SegmentBuilder::zLoss(const OpDescription &op, ArrayRef<Value> in) {
-  if (number(op, "factor", 0) == 0)
+  if (number(op, "factor") == 0)
     return constant(0);
   return balanceLosses.emplace_back(espalier::zLoss(*this, op, in[0], in[1]));
 }

@@ -24,13 +24,13 @@ Value inverseOf(PrimitiveBuilder &p, Value weight) {
 Value scaled(PrimitiveBuilder &p, const OpDescription &op, Value x, Value inverse, size_t dims) {
   Value squares = p.reduceLast<model::ReduceSumOp>(p.binary<model::MulOp>(x, x), dims);
   Value mean = p.binary<model::MulOp>(squares, inverse);
-  Value scale = p.unary<model::RsqrtOp>(p.binary<model::AddOp>(mean, p.constant(number(op, "epsilon", 1e-5))));
+  Value scale = p.unary<model::RsqrtOp>(p.binary<model::AddOp>(mean, p.constant(number(op, "epsilon"))));
   return p.binary<model::MulOp>(x, scale);
 }
 
 /// Returns weight + offset.
 Value scaleOf(PrimitiveBuilder &p, const OpDescription &op, Value weight) {
-  double offset = number(op, "offset", 0);
+  double offset = number(op, "offset");
   return offset == 0 ? weight : p.binary<model::AddOp>(weight, p.constant(offset));
 }
 

@@ -56,7 +56,7 @@ Value choicesOfSamples(PrimitiveBuilder &p, Value ids, Value chosen) {
 } // namespace
 
 Value choiceScores(PrimitiveBuilder &p, const OpDescription &op, Value scores, Value bias) {
-  if (!bias && number(op, "groups", 1) <= 1)
+  if (!bias && number(op, "groups") <= 1)
     return scores;
   Value probabilities = isSigmoid(op) ? p.unary<model::LogisticOp>(scores) : p.softmax(scores);
   return bias ? p.binary<model::AddOp>(probabilities, bias) : probabilities;
@@ -68,7 +68,7 @@ Value expertWeights(PrimitiveBuilder &p, const OpDescription &op, Value scores, 
   Value repeated = p.b.create<model::BroadcastOp>(p.loc, perChoice(ids, scores, element), scores);
   Type type = withElement(ids.getType(), p.f32);
   Value chosen = p.b.create<model::PickOp>(p.loc, type, repeated, ids, Attribute());
-  bool isNormalized = number(op, "normalize", 1) != 0;
+  bool isNormalized = number(op, "normalize") != 0;
   auto sumOfChosen = [&](Value of) -> Value {
     return p.b.create<model::ReduceSumOp>(p.loc, withoutFirst(cast<RankedTensorType>(of.getType())), of);
   };
@@ -84,13 +84,13 @@ Value expertWeights(PrimitiveBuilder &p, const OpDescription &op, Value scores, 
                      : p.reduceLast<model::ReduceSumOp>(p.unary<model::ExpOp>(p.binary<model::SubOp>(scores, maximum)));
     weights = p.binary<model::DivOp>(powers, total);
   }
-  double scale = number(op, "scale", 1);
+  double scale = number(op, "scale");
   return scale == 1 ? weights : p.binary<model::MulOp>(weights, p.constant(scale));
 }
 
 Value balanceLoss(PrimitiveBuilder &p, const OpDescription &op, Value scores, Value ids, Value weights) {
   Value counts = choicesOfSamples(p, ids, chosenExperts(p, ids, scores));
-  double perShare = number(op, "factor", 0) * sizeOf(scores, 2) / (sizeOf(ids, 0) * sizeOf(ids, 2));
+  double perShare = number(op, "factor") * sizeOf(scores, 2) / (sizeOf(ids, 0) * sizeOf(ids, 2));
   Value probabilities;
   if (isSigmoid(op)) {
     Value sigmoids = p.unary<model::LogisticOp>(scores);
@@ -127,7 +127,7 @@ Value zLoss(PrimitiveBuilder &p, const OpDescription &op, Value scores, Value we
   Value maximum = p.reduceLast<model::ReduceMaxOp>(scores);
   Value powers = p.unary<model::ExpOp>(p.binary<model::SubOp>(scores, maximum));
   Value logSum = p.binary<model::AddOp>(p.unary<model::LogOp>(p.reduceLast<model::ReduceSumOp>(powers)), maximum);
-  Value losses = p.binary<model::MulOp>(p.binary<model::MulOp>(logSum, logSum), p.constant(number(op, "factor", 0)));
+  Value losses = p.binary<model::MulOp>(p.binary<model::MulOp>(logSum, logSum), p.constant(number(op, "factor")));
   return p.sumAll(p.binary<model::MulOp>(losses, weights));
 }
 

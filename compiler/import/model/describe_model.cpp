@@ -274,15 +274,15 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
 
 Initializer ModelDescriber::readInitializer(const YamlNode &node) {
   if (node.text == "ones")
-    return {Initializer::Kind::Ones, 0};
+    return {rt::pb::Initialization::ONES, 0};
   if (node.text == "zeros")
-    return {Initializer::Kind::Zeros, 0};
+    return {rt::pb::Initialization::ZEROS, 0};
   if (const YamlNode *normal = node.find("normal"))
-    return {Initializer::Kind::Normal, number(*normal)};
+    return {rt::pb::Initialization::NORMAL, number(*normal)};
   if (const YamlNode *constant = node.find("constant")) {
     double value = number(*constant);
     if (value == 0 || value == 1)
-      return {value == 0 ? Initializer::Kind::Zeros : Initializer::Kind::Ones, 0};
+      return {value == 0 ? rt::pb::Initialization::ZEROS : rt::pb::Initialization::ONES, 0};
     diagnostics.error(constant->where, fmt::format("an initial constant is 0 or 1, got {:.10g}", value));
     return {};
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/import/yaml/source_location.h"
+#include "format/plan.pb.h"
 
 #include <cstdint>
 #include <map>
@@ -26,8 +27,8 @@ struct DTypePolicy {
 
 /// The initial values of a parameter. They depend only on its name and the global element index.
 struct Initializer {
-  enum class Kind { Zeros, Ones, Normal } kind = Kind::Zeros;
-  double stddev = 0; ///< only for Normal
+  rt::pb::Initialization::Kind kind = rt::pb::Initialization::ZEROS;
+  double stddev = 0; ///< only for NORMAL
 };
 
 /// What QK-clip does to the weight of the queries or keys of an attention.

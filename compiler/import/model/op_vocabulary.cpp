@@ -1,6 +1,11 @@
 // One row per op.
 #include "compiler/import/model/op_vocabulary.h"
 
+#include "compiler/import/model/model_description.h"
+
+#include <algorithm>
+#include <cassert>
+
 namespace espalier {
 namespace {
 constexpr OpAttribute option(std::string_view name, double neutral) { return {name, false, neutral, true}; }
@@ -67,6 +72,15 @@ const OpSignature *opSignature(std::string_view kind) {
     if (signature.kind == kind)
       return &signature;
   return nullptr;
+}
+
+double number(const OpDescription &op, std::string_view name) {
+  if (auto given = op.numbers.find(std::string(name)); given != op.numbers.end())
+    return given->second;
+  std::span<const OpAttribute> attributes = opSignature(op.kind)->attributes;
+  auto attribute = std::ranges::find(attributes, name, &OpAttribute::name);
+  assert(attribute != attributes.end() && attribute->defaultNumber && "an attribute without a default is required");
+  return *attribute->defaultNumber;
 }
 
 std::span<const std::string_view> modelInputs() { return inputs; }

@@ -9,6 +9,8 @@
 
 namespace espalier {
 
+struct OpDescription; // model_description.h
+
 /// An attribute of an op.
 struct OpAttribute {
   std::string_view name;
@@ -33,6 +35,9 @@ std::span<const OpSignature> opVocabulary();
 
 /// Returns the signature of an op kind, or null.
 const OpSignature *opSignature(std::string_view kind);
+
+/// Returns a number among the attributes of an op, or the attribute's default if the description omits it.
+double number(const OpDescription &op, std::string_view name);
 
 /// Returns the model's inputs, which any segment can read. Each has shape [batch, seq].
 std::span<const std::string_view> modelInputs();

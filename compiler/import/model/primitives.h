@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/import/model/model_description.h"
+#include "compiler/import/model/op_vocabulary.h"
 #include "dialects/model/dialect.h"
 
 namespace espalier {
@@ -40,11 +41,5 @@ struct PrimitiveBuilder {
   const mlir::Type f32;
   mlir::Location loc;
 };
-
-/// Returns a number among the attributes of an op.
-inline double number(const OpDescription &op, const std::string &name, double otherwise) {
-  auto found = op.numbers.find(name);
-  return found == op.numbers.end() ? otherwise : found->second;
-}
 
 } // namespace espalier

@@ -1,5 +1,7 @@
 #include "compiler/import/model/rotary_form.h"
 
+#include "compiler/import/model/op_vocabulary.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
@@ -8,11 +10,6 @@
 namespace espalier {
 
 namespace {
-
-double numberOr(const OpDescription &op, const char *name, double otherwise) {
-  auto found = op.numbers.find(name);
-  return found == op.numbers.end() ? otherwise : found->second;
-}
 
 std::string scalingOf(const OpDescription &rope) {
   auto found = rope.strings.find("scaling");
@@ -24,13 +21,13 @@ double yarnMagnitude(double factor, double weight) { return factor <= 1 ? 1 : 0.
 
 /// Scales pairs that turn slowly over the training context and keeps those that turn fast (Peng et al., "YaRN", 2023).
 RotaryScaling yarn(const OpDescription &rope, int64_t rotary, double factor) {
-  double theta = numberOr(rope, "theta", 10000), context = numberOr(rope, "original_context", 8192);
+  double theta = number(rope, "theta"), context = number(rope, "original_context");
   auto columns = static_cast<double>(rotary);
   auto pairWith = [&](double turns) {
     return columns * std::log(context / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
-  double first = pairWith(numberOr(rope, "beta_fast", 32)), last = pairWith(numberOr(rope, "beta_slow", 1));
-  if (numberOr(rope, "truncate", 1) != 0) {
+  double first = pairWith(number(rope, "beta_fast")), last = pairWith(number(rope, "beta_slow"));
+  if (number(rope, "truncate") != 0) {
     first = std::floor(first);
     last = std::ceil(last);
   }
@@ -38,8 +35,8 @@ RotaryScaling yarn(const OpDescription &rope, int64_t rotary, double factor) {
   last = std::min(last, columns - 1);
   if (first == last)
     last += 0.001;
-  double amplitude = numberOr(rope, "attention_factor", 0);
-  double some = numberOr(rope, "mscale", 0), all = numberOr(rope, "mscale_all_dim", 0);
+  double amplitude = number(rope, "attention_factor");
+  double some = number(rope, "mscale"), all = number(rope, "mscale_all_dim");
   if (amplitude == 0)
     amplitude =
         some != 0 && all != 0 ? yarnMagnitude(factor, some) / yarnMagnitude(factor, all) : yarnMagnitude(factor, 1);
@@ -49,9 +46,9 @@ RotaryScaling yarn(const OpDescription &rope, int64_t rotary, double factor) {
 } // namespace
 
 int64_t rotaryColumns(const OpDescription &rope, int64_t headDim) {
-  if (double last = numberOr(rope, "last", 0); last > 0)
+  if (double last = number(rope, "last"); last > 0)
     return static_cast<int64_t>(last);
-  return static_cast<int64_t>(static_cast<double>(headDim) * numberOr(rope, "fraction", 1));
+  return static_cast<int64_t>(static_cast<double>(headDim) * number(rope, "fraction"));
 }
 
 std::string scalingFault(const OpDescription &rope) {
@@ -60,9 +57,9 @@ std::string scalingFault(const OpDescription &rope) {
     return "";
   if (scaling != "linear" && scaling != "llama3" && scaling != "yarn")
     return fmt::format("no scaling '{}' of rotary positions, there are linear, llama3, yarn", scaling);
-  if (double factor = numberOr(rope, "factor", 1); !(factor >= 1))
+  if (double factor = number(rope, "factor"); !(factor >= 1))
     return fmt::format("the factor of rotary positions is {}, must be at least 1", factor);
-  double low = numberOr(rope, "low_turns", 1), high = numberOr(rope, "high_turns", 4);
+  double low = number(rope, "low_turns"), high = number(rope, "high_turns");
   if (scaling == "llama3" && !(low < high))
     return fmt::format("rotary positions that turn less than {} times are scaled, those that turn more than {} times "
                        "are not: the first number must be smaller",
@@ -72,14 +69,14 @@ std::string scalingFault(const OpDescription &rope) {
 
 RotaryScaling rotaryScaling(const OpDescription &rope, int64_t rotary) {
   std::string scaling = scalingOf(rope);
-  double factor = numberOr(rope, "factor", 1);
+  double factor = number(rope, "factor");
   if (scaling == "linear")
     return {.factor = factor};
   if (scaling == "llama3")
     return {.factor = factor,
-            .slow = numberOr(rope, "low_turns", 1),
-            .fast = numberOr(rope, "high_turns", 4),
-            .context = numberOr(rope, "original_context", 8192)};
+            .slow = number(rope, "low_turns"),
+            .fast = number(rope, "high_turns"),
+            .context = number(rope, "original_context")};
   return scaling == "yarn" ? yarn(rope, rotary, factor) : RotaryScaling{};
 }
 

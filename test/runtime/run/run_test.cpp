@@ -40,7 +40,7 @@ struct Oracle {
 
 Oracle::Oracle(int layers, int64_t features, int64_t batch) {
   auto value = [](const std::string &name, double stddev, int64_t i) -> double {
-    return initialValue(7, name, InitialKind::Normal, stddev, i);
+    return initialValue(7, name, pb::Initialization::NORMAL, stddev, i);
   };
   std::shared_ptr<const Dataset> data = sampleData(features);
   double tokens = batch * features;

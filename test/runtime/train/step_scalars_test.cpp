@@ -299,11 +299,13 @@ TEST(InitialValue, IsNormalAndKeyedByName) {
   EXPECT_NEAR(sum / n, 0, 0.01);
   EXPECT_NEAR(squares / n, 1, 0.01);
   EXPECT_NEAR(cubes / n, 0, 0.03);
-  auto first = [](uint64_t seed, const char *name) { return initialValue(seed, name, InitialKind::Normal, 1, 0); };
+  auto first = [](uint64_t seed, const char *name) {
+    return initialValue(seed, name, pb::Initialization::NORMAL, 1, 0);
+  };
   EXPECT_NE(first(1, "a"), first(1, "b"));
   EXPECT_NE(first(1, "a"), first(2, "a"));
-  EXPECT_EQ(initialValue(1, "a", InitialKind::Ones, 0, 5), 1);
-  EXPECT_EQ(initialValue(1, "a", InitialKind::Zeros, 0, 5), 0);
+  EXPECT_EQ(initialValue(1, "a", pb::Initialization::ONES, 0, 5), 1);
+  EXPECT_EQ(initialValue(1, "a", pb::Initialization::ZEROS, 0, 5), 0);
 }
 
 /// Batches of 4 samples until 8, of 8 until 20, then of 16.

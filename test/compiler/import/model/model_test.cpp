@@ -72,7 +72,7 @@ TEST(Model, OnlyMatricesDecay) {
 TEST(Model, ResidualProjectionsStartSmaller) {
   ModelDescription m = model("gpt2_124m");
   const Initializer &init = parameter(m.segment("block"), "attn_proj_weight").initializer;
-  EXPECT_EQ(init.kind, Initializer::Kind::Normal);
+  EXPECT_EQ(init.kind, rt::pb::Initialization::NORMAL);
   EXPECT_DOUBLE_EQ(init.stddev, 0.02 / std::sqrt(24.0));
 }
 
@@ -99,7 +99,7 @@ TEST(Model, NormsMayCountTheirWeightsFromOne) {
             ++norms;
             EXPECT_EQ(norm.numbers.contains("offset"), isFromOne) << config << " " << norm.inputs[1];
             EXPECT_EQ(parameter(segment, norm.inputs[1]).initializer.kind,
-                      isFromOne ? Initializer::Kind::Zeros : Initializer::Kind::Ones)
+                      isFromOne ? rt::pb::Initialization::ZEROS : rt::pb::Initialization::ONES)
                 << config << " " << norm.inputs[1];
           }
       EXPECT_GE(norms, 3) << config;
@@ -343,7 +343,7 @@ TEST(ModelFile, SegmentsAreMadeOfParts) {
   for (const ParameterDescription &parameter : block.parameters)
     names.push_back(parameter.name);
   EXPECT_THAT(names, ElementsAre("weight", "bias", "last_weight"));
-  EXPECT_EQ(parameter(block, "weight").initializer.kind, Initializer::Kind::Zeros);
+  EXPECT_EQ(parameter(block, "weight").initializer.kind, rt::pb::Initialization::ZEROS);
   ASSERT_EQ(block.ops.size(), 2u);
   EXPECT_EQ(block.ops[0].kind, "layer_norm");
   EXPECT_THAT(block.ops[0].inputs, ElementsAre("x", "weight", "bias"));

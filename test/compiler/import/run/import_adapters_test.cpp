@@ -57,7 +57,7 @@ TEST(Adapters, LieBesideTheSelectedProducts) {
   EXPECT_THAT(a.dims, ElementsAre("hidden", "lora_rank"));
   EXPECT_THAT(b.dims, ElementsAre("lora_rank", "kv_heads", "group", "head_dim"));
   EXPECT_DOUBLE_EQ(a.initializer.stddev, 1 / std::sqrt(3 * 4096.0));
-  EXPECT_EQ(b.initializer.kind, Initializer::Kind::Zeros);
+  EXPECT_EQ(b.initializer.kind, rt::pb::Initialization::ZEROS);
   EXPECT_THAT(parameter(lora, "attn_o_weight_lora_a").dims, ElementsAre("kv_heads", "group", "head_dim", "lora_rank"));
   EXPECT_EQ(lora.config.model.dims.at("lora_rank"), 16);
   // Only adapters are trained: two of [4096, 16] and two of [16, 4096] in each of 32 layers.
