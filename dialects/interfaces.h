@@ -15,6 +15,11 @@ enum class FactorKind {
   Blocked,  ///< the op needs the whole dimension: operands are gathered first
 };
 
+/// Forward keeps the results for backward, unless the whole layer is recomputed: to compute them again takes long.
+template <typename Op> class KeptForBackward : public mlir::OpTrait::TraitBase<Op, KeptForBackward> {};
+/// Backward always repeats the op, because its results are larger or slower to keep than to compute.
+template <typename Op> class RepeatedInBackward : public mlir::OpTrait::TraitBase<Op, RepeatedInBackward> {};
+
 /// Returns the names of a tensor type's dimensions, outermost first.
 llvm::ArrayRef<mlir::StringAttr> dimNames(mlir::Type type);
 

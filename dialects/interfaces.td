@@ -5,6 +5,12 @@
 
 include "mlir/IR/OpBase.td"
 
+// What split-phases does with a result that backward reads. Without a trait, backward recomputes an op, unless its cost
+// is isExpensive or the policy is that nothing is recomputed.
+class PhaseTrait<string name> : NativeOpTrait<name> { let cppNamespace = "::espalier"; }
+def KeptForBackward : PhaseTrait<"KeptForBackward">;
+def RepeatedInBackward : PhaseTrait<"RepeatedInBackward">;
+
 def ShardableOpInterface : OpInterface<"ShardableOp"> {
   let description = [{
     Defines how an op runs on shards. Factors are the named dimensions of its operands and results; equal names are one

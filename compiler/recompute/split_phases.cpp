@@ -32,9 +32,7 @@ bool isLossCotangent(Operation *op) {
 bool isCollective(Operation *op) { return isa<dist::AllReduceOp, dist::ReduceScatterOp>(op); }
 
 /// Returns whether recomputing the value is cheaper than keeping it.
-bool isNeverKept(Operation *op) {
-  return isLossCotangent(op) || isa<dist::AllGatherOp, dist::SliceOp, model::ConstantOp, model::ScalarOp>(op);
-}
+bool isNeverKept(Operation *op) { return isLossCotangent(op) || op->hasTrait<RepeatedInBackward>(); }
 
 bool isExpensive(Operation *op) {
   auto costed = dyn_cast<CostedOp>(op);
@@ -146,9 +144,7 @@ private:
       return true;
     if (policy == Policy::Full)
       return false;
-    if (isExpensive(producer) || isSumBehindProduct(producer) || isCollective(producer) ||
-        isa<model::ReduceSumOp, model::ReduceMaxOp, model::RopeOp, model::EmbedOp, model::RouteOp, dist::AllToAllOp>(
-            producer))
+    if (isExpensive(producer) || isSumBehindProduct(producer) || producer->hasTrait<KeptForBackward>())
       return true;
     return policy == Policy::None && llvm::any_of(value.getUsers(), [&](Operation *user) {
              bool isGather = isa<dist::AllGatherOp>(user) && !backward.contains(user);

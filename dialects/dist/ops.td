@@ -22,12 +22,12 @@ def Dist_ReshardOp : Dist_Op<"reshard"> {
   let hasVerifier = 1;
 }
 
-class Dist_Collective<string mnemonic> : Dist_Op<mnemonic> {
+class Dist_Collective<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic, traits> {
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
 }
 
-def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
+def Dist_AllReduceOp : Dist_Collective<"all_reduce", [KeptForBackward]> {
   let summary = "Sums or maximizes over the devices of a group; all of them get the result";
   let description = [{ - (C1) `axes` are not empty. - (C2) operand and result have the same type. - (C3) `reduction`
     is sum or max. }];
@@ -35,7 +35,7 @@ def Dist_AllReduceOp : Dist_Collective<"all_reduce"> {
   let assemblyFormat = "$x `over` $axes $reduction attr-dict `:` functional-type($x, $result)";
 }
 
-def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
+def Dist_AllGatherOp : Dist_Collective<"all_gather", [RepeatedInBackward]> {
   let summary = "Concatenates the shards of a group along a dimension";
   let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
       result is a multiple of the operand. }];
@@ -43,7 +43,7 @@ def Dist_AllGatherOp : Dist_Collective<"all_gather"> {
   let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
 }
 
-def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
+def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter", [KeptForBackward]> {
   let summary = "Sums over the devices of a group; each device gets its shard along a dimension";
   let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
       operand is a multiple of the result. }];
@@ -51,7 +51,7 @@ def Dist_ReduceScatterOp : Dist_Collective<"reduce_scatter"> {
   let assemblyFormat = "$x `over` $axes `dim` $dim attr-dict `:` functional-type($x, $result)";
 }
 
-def Dist_AllToAllOp : Dist_Op<"all_to_all"> {
+def Dist_AllToAllOp : Dist_Op<"all_to_all", [KeptForBackward]> {
   let summary = "Splits one dimension over a group and gathers another: each device sends a shard to each other one";
   let description = [{ - (C1) `axes` is not empty. - (C2) `split` and `concat` are different dimensions. Dimension
       `split` shrinks and `concat` grows by the same factor; other sizes are equal. }];
@@ -61,7 +61,7 @@ def Dist_AllToAllOp : Dist_Op<"all_to_all"> {
   let assemblyFormat = "$x `over` $axes `split` $split `concat` $concat attr-dict `:` functional-type($x, $result)";
 }
 
-def Dist_SliceOp : Dist_Collective<"slice"> {
+def Dist_SliceOp : Dist_Collective<"slice", [RepeatedInBackward]> {
   let summary = "Takes the device's shard of a replicated tensor along a dimension, without communication";
   let description = [{ - (C1) `axes` is not empty. - (C2) operand and result differ only in dimension `dim`, where the
       operand is a multiple of the result. }];

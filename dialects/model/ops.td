@@ -91,7 +91,7 @@ def Model_SelectOp : Model_Elementwise<"select"> {
   let assemblyFormat = "$condition `,` $a `,` $b attr-dict `:` functional-type(operands, results)";
 }
 
-def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface, CostedOpInterface]> {
+def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, RepeatedInBackward, ShardableOpInterface, CostedOpInterface]> {
   let summary = "A number without dimensions";
   let arguments = (ins F64Attr:$value);
   let results = (outs AnyRankedTensor:$result);
@@ -99,7 +99,7 @@ def Model_ConstantOp : Op<Model_Dialect, "constant", [Pure, ShardableOpInterface
   let hasVerifier = 1;
 }
 
-def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, ShardableOpInterface, CostedOpInterface]> {
+def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, RepeatedInBackward, ShardableOpInterface, CostedOpInterface]> {
   let summary = "A number of the scalars region, identified by its slot in format/abi.h";
   let description = [{
     - (C1) the slot is known: loss_scale, learning_rate, gradient_scale, bias_correction1, bias_correction2, apply, and
@@ -112,7 +112,7 @@ def Model_ScalarOp : Op<Model_Dialect, "scalar", [Pure, ShardableOpInterface, Co
   let hasVerifier = 1;
 }
 
-class Model_Reduce<string mnemonic, string text> : Op<Model_Dialect, mnemonic, [Pure,
+class Model_Reduce<string mnemonic, string text> : Op<Model_Dialect, mnemonic, [Pure, KeptForBackward,
     DeclareOpInterfaceMethods<CostedOpInterface, ["flops"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "passesPartial", "localize"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
@@ -187,7 +187,7 @@ def Model_SquaredNormOp : Model_Op<"squared_norm", [CostedOpInterface, Shardable
   let hasVerifier = 1;
 }
 
-def Model_EmbedOp : Model_Op<"embed", [CostedOpInterface,
+def Model_EmbedOp : Model_Op<"embed", [CostedOpInterface, KeptForBackward,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Looks up table rows: result[.., h] = table[ids[..], h]";
@@ -274,7 +274,7 @@ def Model_DropoutOp : Model_Op<"dropout", [CostedOpInterface,
   let hasVerifier = 1;
 }
 
-def Model_RopeOp : Model_Op<"rope", [CostedOpInterface,
+def Model_RopeOp : Model_Op<"rope", [CostedOpInterface, KeptForBackward,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "Rotary position embedding over the last dimension, halves paired (the order of HF's Llama)";
@@ -428,7 +428,7 @@ def Model_ViewOp : Model_Op<"view", [CostedOpInterface, ShardableOpInterface]> {
   let hasVerifier = 1;
 }
 
-def Model_RouteOp : Model_Op<"route", [CostedOpInterface,
+def Model_RouteOp : Model_Op<"route", [CostedOpInterface, KeptForBackward,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
   let summary = "The best experts of each token, and the token's slot in each; slot -1 if an expert is full";
   let description = [{
