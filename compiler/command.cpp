@@ -4,6 +4,7 @@
 #include "compiler/choose/choose_plan.h"
 #include "compiler/choose/fit_memory.h"
 #include "compiler/choose/print_plan.h"
+#include "compiler/codegen/target.h"
 #include "compiler/command_line.h"
 #include "compiler/driver.h"
 #include "compiler/entry.h"
@@ -23,6 +24,7 @@
 #include "planner/answer/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -54,10 +56,14 @@ void addTarget(const Verb &verb, std::string &target) {
 
 /// Returns whether the target is known, and prints an error if not.
 bool isTarget(const std::string &target, const std::string &file) {
-  bool isKnown = target == "cpu" || target == "cuda";
-  if (!isKnown)
-    printError(file, fmt::format("target '{}' is not known; this build compiles for cpu and cuda", target));
-  return isKnown;
+  if (codegen::findTarget(target))
+    return true;
+  std::vector<std::string> known;
+  for (const codegen::Target *one : codegen::targets())
+    known.push_back(one->name().str());
+  printError(file,
+             fmt::format("target '{}' is not known; this build compiles for {}", target, fmt::join(known, " and ")));
+  return false;
 }
 
 void addPlanVerb(const Verb &app, PlanArguments &arguments) {
@@ -413,7 +419,8 @@ void addCompileVerb(const Verb &app, RunArguments &arguments, CompileArguments &
                                    options.compileTo, options.compileFrom));
     if (to.count() == 0 && stop.count() == 0)
       throw UsageError("say where the plan goes with -o X.plan");
-    arguments.import.needsCluster = options.target == "cuda"; // this machine is described as its processor
+    const codegen::Target *target = codegen::findTarget(options.target);
+    arguments.import.needsCluster = target && !target->isHost(); // this machine is described as its processor
     return compileVerb(arguments, asked, services);
   });
 }

@@ -5,6 +5,7 @@
 #include "compiler/attributes/run_attributes.h"
 #include "compiler/codegen/check_kernels.h"
 #include "compiler/codegen/emit_objects.h"
+#include "compiler/codegen/target.h"
 #include "compiler/import/model/build_model.h"
 #include "compiler/link/describe_run.h"
 #include "compiler/link/generation.h"
@@ -135,7 +136,7 @@ LogicalResult writeKernels(MLIRContext &context, const rt::pb::Plan &plan, const
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   for (const rt::pb::Object &object : plan.objects()) {
-    std::string file = folder + "/" + object.level() + (plan.target() == "cuda" ? ".ptx" : ".so");
+    std::string file = folder + "/" + object.level() + codegen::findTarget(plan.target())->objectExtension().str();
     std::ofstream stream(file, std::ios::binary);
     stream << object.code();
     if (!stream.flush())

@@ -21,7 +21,6 @@ namespace espalier::codegen {
 namespace {
 
 namespace pb = rt::pb;
-using Call = ProgramBuilder::Call;
 
 constexpr int64_t seed = 11;
 /// Positions of the cache, and keys of attention's unsharded sequence.
@@ -340,7 +339,7 @@ private:
     return all;
   }
 
-  exec::KernelOp kernelOf(const cuda::SpecialLaunch &launch) {
+  exec::KernelOp kernelOf(const SpecialLaunch &launch) {
     DictionaryAttr parameters = launch.parameters.getDictionary(module.getContext());
     for (auto kernel : specials())
       if (kernel.getShape() == launch.shape && kernel.getGeometry() == launch.geometry &&
@@ -361,9 +360,9 @@ private:
       scratch.emplace_back(buffer, std::move(bytes));
       return buffer;
     };
-    auto launches = cuda::launchesOf(made.call, module.getContext(), newBuffer);
+    auto launches = targetOf(module).launchesOf(made.call, module.getContext(), newBuffer);
     SmallVector<exec::KernelOp> kernels;
-    for (const cuda::SpecialLaunch &launch : launches)
+    for (const SpecialLaunch &launch : launches)
       kernels.push_back(kernelOf(launch));
     bool isNew = llvm::any_of(kernels, [&](exec::KernelOp kernel) { return kernel && !launched.contains(kernel); });
     if (!isNew || llvm::is_contained(kernels, exec::KernelOp()))

@@ -7,6 +7,7 @@
 #include "compiler/codegen/check_calls.h"
 #include "compiler/codegen/checked_bytes.h"
 #include "compiler/codegen/kernel_shape.h"
+#include "compiler/codegen/target.h"
 #include "compiler/interpret/eval.h"
 #include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
@@ -384,7 +385,7 @@ LogicalResult checkKernels(ModuleOp module, const rt::pb::Plan &plan, const Open
   if (plan.kernels_size() == 0)
     return success();
   std::vector<std::unique_ptr<Code>> codes;
-  std::unique_ptr<KernelRunner> runner = exec::isCuda(module) && open ? open(plan) : nullptr;
+  std::unique_ptr<KernelRunner> runner = !targetOf(module).isHost() && open ? open(plan) : nullptr;
   if (runner)
     codes.push_back(std::make_unique<DeviceCode>(plan, *runner));
   for (const rt::pb::Object &object : plan.objects())

@@ -3,6 +3,7 @@
 // becomes an exec.product. Ops that fuse-kernels finds after it read the library's output.
 #include "compiler/codegen/fusion_graph.h"
 #include "compiler/codegen/matrix_product.h"
+#include "compiler/codegen/target.h"
 #include "compiler/passes.h"
 #include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
@@ -149,11 +150,11 @@ private:
 struct FoldEpiloguesPass : impl::FoldEpiloguesBase<FoldEpiloguesPass> {
   void runOnOperation() override {
     auto unfused = exec::unfusedEpiloguesAttr.of(getOperation());
-    bool isCuda = exec::isCuda(getOperation());
-    // On CPUs, a product can only add a bias.
+    const codegen::Target &target = codegen::targetOf(getOperation());
+    // The run file lists epilogues that libraries of devices leave out.
     auto folds = [&](StringRef epilogue) {
       bool isUnfused = unfused && llvm::is_contained(unfused.getAsValueRange<StringAttr>(), epilogue);
-      return isCuda ? !isUnfused : epilogue == "bias";
+      return target.hasEpilogue(epilogue) && (target.isHost() || !isUnfused);
     };
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       SmallVector<model::ContractOp> products;

@@ -66,7 +66,7 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
 }
 
 /// Appends the size zigzag if the queries are in zigzag order.
-void addZigzag(Operation *op, ProgramBuilder::Call &call) {
+void addZigzag(Operation *op, Call &call) {
   if (!dist::zigzagAttr.isOn(op))
     return;
   const rt::FunctionSignature &row = *rt::findFunction(call.function);
@@ -77,7 +77,7 @@ void addZigzag(Operation *op, ProgramBuilder::Call &call) {
 
 /// Returns the op that keeps the maxima of an attention's scores, and sets the size keeps_maxima. Returns null if there
 /// is none, as for recomputed attention.
-model::KeepMaximaOp keptMaxima(model::AttentionOp op, ProgramBuilder::Call &call) {
+model::KeepMaximaOp keptMaxima(model::AttentionOp op, Call &call) {
   if (!op.getLargest() || op.getLargest().use_empty())
     return nullptr;
   const rt::FunctionSignature &row = *rt::findFunction(call.function);
@@ -88,7 +88,7 @@ model::KeepMaximaOp keptMaxima(model::AttentionOp op, ProgramBuilder::Call &call
 }
 
 /// Appends the size value_dim if the values do not have as many columns as the keys.
-void addValueColumns(Value v, ProgramBuilder::Call &call) {
+void addValueColumns(Value v, Call &call) {
   const rt::FunctionSignature &row = *rt::findFunction(call.function);
   size_t index = *row.findSize("value_dim");
   int64_t columns = cast<RankedTensorType>(v.getType()).getShape().back();
@@ -101,7 +101,7 @@ void addValueColumns(Value v, ProgramBuilder::Call &call) {
 
 /// Appends the remaining sizes, floats and flags of the function's row: the op's attributes of the same names, else
 /// initial values. The call leaves out the numbers behind the last one that the op gives.
-void addAttributes(Operation *op, ProgramBuilder::Call &call) {
+void addAttributes(Operation *op, Call &call) {
   const rt::FunctionSignature &row = *rt::findFunction(call.function);
   auto attribute = [&](StringRef name) { return op->getInherentAttr(name).value_or(Attribute()); };
   size_t given = call.sizes.size();
@@ -130,13 +130,16 @@ void addAttributes(Operation *op, ProgramBuilder::Call &call) {
 
 } // namespace
 
-void ProgramBuilder::Call::add(exec::BufferAttr buffer, Type element) {
-  buffers.push_back(buffer);
-  elements.push_back(element);
-}
-
 void ProgramBuilder::emit(const Call &call) {
-  if (isCuda && launchInstead(call))
+  auto launches = target.launchesOf(call, builder.getContext(), [this](Type type) { return newBuffer(type); });
+  for (const SpecialLaunch &launch : launches)
+    emit(kernels.special(launch), {{launch.buffers.begin(), launch.buffers.end()},
+                                   launch.outputs,
+                                   launch.scalars,
+                                   launch.extent,
+                                   /*grain=*/1,
+                                   /*inPlace=*/{}});
+  if (!launches.empty())
     return;
   SmallVector<Attribute> places(call.buffers.begin(), call.buffers.end());
   OperationState state(builder.getLoc(), exec::CallOp::getOperationName());
@@ -273,8 +276,8 @@ LogicalResult ProgramBuilder::lowerAttention(Operation *op) {
     addStep();
   for (unsigned operand : {1, 2}) // k and v
     if (int64_t columns = cast<RankedTensorType>(op->getOperand(operand).getType()).getShape().back();
-        isCuda && (columns % 8 != 0 || columns > 256))
-      return op->emitOpError("on cuda needs heads whose sizes are multiples of 8, up to 256, got ") << columns;
+        !target.headFault(columns).empty())
+      return op->emitOpError("on ") << target.name() << " needs " << target.headFault(columns) << ", got " << columns;
   emit(call);
   return success();
 }

@@ -20,8 +20,6 @@ namespace {
 
 /// Smallest number of elements that is worth a thread, in a row kernel and in a flat kernel.
 constexpr int64_t rowGrainElements = 8192, flatGrainElements = 4096;
-/// Largest number of row blocks of a column kernel, and smallest number of rows of a block.
-constexpr int64_t maximalBlocks = 64, minimalBlockRows = 16;
 
 StringRef textOf(DictionaryAttr attributes, StringRef name) {
   auto text = attributes ? attributes.getAs<StringAttr>(name) : StringAttr();
@@ -117,37 +115,34 @@ int64_t tensorBytes(Type type) {
   return tensor.getNumElements() * tensor.getElementType().getIntOrFloatBitWidth() / 8;
 }
 
-exec::KernelOp KernelTable::add(Location loc, const std::string &shape, int64_t split, exec::GeometryAttr geometry,
-                                DictionaryAttr parameters) {
+exec::KernelOp KernelTable::add(Location loc, const std::string &shape, int64_t split, const KernelLayout &layout) {
   OpBuilder builder(module.getContext());
   builder.setInsertionPointToEnd(module.getBody());
   std::string name = shape + "_" + std::to_string(kernels.size() - 1);
-  return builder.create<exec::KernelOp>(loc, name, shape, split, geometry, parameters);
+  return builder.create<exec::KernelOp>(loc, name, shape, split, layout.geometry, layout.parameters);
 }
 
-exec::KernelOp KernelTable::kernelFor(exec::FusedOp fused, const KernelShape &shape, const cuda::Policy *policy) {
-  MLIRContext *context = module.getContext();
-  auto geometry = policy ? policy->geometry(context) : exec::GeometryAttr();
-  auto parameters = policy ? policy->parameters(context) : DictionaryAttr();
+exec::KernelOp KernelTable::kernelFor(exec::FusedOp fused, const KernelShape &shape, const KernelLayout &layout) {
   std::string key = shape.key();
   llvm::raw_string_ostream stream(key);
-  if (policy)
-    stream << " on " << geometry << parameters;
+  if (layout.geometry)
+    stream << " on " << layout.geometry << layout.parameters;
   exec::KernelOp &kernel = kernels[key];
   if (!kernel) {
-    kernel = add(fused.getLoc(), shape.kind, shape.split, geometry, parameters);
+    kernel = add(fused.getLoc(), shape.kind, shape.split, layout);
     IRMapping mapping;
     fused.getBody().cloneInto(&kernel.getBody(), mapping);
   }
   return kernel;
 }
 
-exec::KernelOp KernelTable::special(StringRef shape, DictionaryAttr parameters, exec::GeometryAttr geometry) {
+exec::KernelOp KernelTable::special(const SpecialLaunch &launch) {
+  KernelLayout layout = {launch.geometry, launch.parameters.getDictionary(module.getContext())};
   std::string key;
-  llvm::raw_string_ostream(key) << shape << " on " << geometry << parameters;
+  llvm::raw_string_ostream(key) << launch.shape << " on " << layout.geometry << layout.parameters;
   exec::KernelOp &kernel = kernels[key];
   if (!kernel) {
-    kernel = add(module.getLoc(), shape.str(), 0, geometry, parameters);
+    kernel = add(module.getLoc(), launch.shape.str(), 0, layout);
     OpBuilder builder = OpBuilder::atBlockBegin(&kernel.getBody().emplaceBlock());
     builder.create<exec::YieldOp>(module.getLoc(), ValueRange());
   }
@@ -156,7 +151,7 @@ exec::KernelOp KernelTable::special(StringRef shape, DictionaryAttr parameters, 
 
 ProgramBuilder::ProgramBuilder(func::FuncOp function, KernelTable &kernels, KeptShapes &kept, SourcePositions *sources)
     : function(function), kernels(kernels), sources(sources), builder(function.getLoc(), function.getContext()),
-      isCuda(exec::isCuda(function->getParentOfType<ModuleOp>())), shapes(function, kept) {}
+      target(targetOf(function->getParentOfType<ModuleOp>())), shapes(function, kept) {}
 
 exec::BufferAttr ProgramBuilder::newBuffer(Type tensor) {
   int64_t number = static_cast<int64_t>(bufferTypes.size());
@@ -380,22 +375,20 @@ void ProgramBuilder::addSum(std::vector<Call> &calls, exec::BufferAttr parts, Va
   Call call;
   call.function = "reduce_parts";
   call.sizes.assign(sizes.begin(), sizes.end());
-  exec::BufferAttr target = destination(result, call.flags);
+  exec::BufferAttr sum = destination(result, call.flags);
   auto alike = llvm::find_if(calls, [&](const Call &other) {
-    return isCuda && other.flags == call.flags && other.sizes == call.sizes &&
-           other.buffers.back().getBucket() == target.getBucket() &&
-           other.buffers.back().getElement() == target.getElement();
+    return target.addsManySums() && other.flags == call.flags && other.sizes == call.sizes &&
+           other.buffers.back().getBucket() == sum.getBucket() && other.buffers.back().getElement() == sum.getElement();
   });
   if (alike == calls.end())
     alike = calls.insert(alike, std::move(call));
   auto middle = static_cast<std::ptrdiff_t>(alike->buffers.size() / 2); // all parts, then all sums
   alike->buffers.insert(alike->buffers.begin() + middle, parts);
   alike->elements.insert(alike->elements.begin() + middle, builder.getF32Type());
-  alike->add(target, target.getElement());
+  alike->add(sum, sum.getElement());
 }
 
-/// Emits the second phase of column sums, which adds the partial rows for each result of `sums`. On GPUs, results that
-/// are stored in the same way share one launch.
+/// Emits the second phase of column sums, which adds the partial rows for each result of `sums`.
 void ProgramBuilder::sumParts(exec::FusedOp op, ArrayRef<unsigned> sums, ArrayRef<exec::BufferAttr> outputs,
                               int64_t blocks, int64_t columns) {
   std::vector<Call> calls;
@@ -427,8 +420,7 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     extent = shape.columns;
     grain = std::min(flatGrainElements, extent);
   } else if (shape.kind == "column") {
-    int64_t blocks =
-        isCuda ? cuda::columnBlocks(shape) : std::clamp<int64_t>(shape.rows / minimalBlockRows, 1, maximalBlocks);
+    int64_t blocks = target.columnBlocks(shape);
     int64_t blockRows = llvm::divideCeil(shape.rows, blocks);
     extent = llvm::divideCeil(shape.rows, blockRows);
     grain = 1;
@@ -457,13 +449,11 @@ LogicalResult ProgramBuilder::lowerFused(exec::FusedOp op) {
     if (sum.scalar >= 0)
       shape.scalars[sum.scalar].value = firstScalar(builder.getContext(), from.getBucket());
   }
-  cuda::Policy policy;
-  if (isCuda)
-    policy = cuda::choosePolicy(shape, inputs, outputs);
+  KernelLayout layout = target.layoutFor(shape, inputs, outputs, builder.getContext());
   llvm::append_range(all, outputs);
   auto scalars = llvm::map_to_vector(shape.scalars, [](const KernelScalar &scalar) { return Attribute(scalar.value); });
   auto outputCount = static_cast<int64_t>(outputs.size());
-  emit(kernels.kernelFor(op, shape, isCuda ? &policy : nullptr), {all, outputCount, scalars, extent, grain, inPlace});
+  emit(kernels.kernelFor(op, shape, layout), {all, outputCount, scalars, extent, grain, inPlace});
   sumParts(op, sums, outputs, extent, shape.columns);
   return success();
 }

@@ -1,8 +1,7 @@
 // Builds one exec.program from one function: buffers of values, kernel launches, library calls and collectives.
 #pragma once
 
-#include "compiler/codegen/cuda/policy.h"
-#include "compiler/codegen/kernel_shape.h"
+#include "compiler/codegen/target.h"
 #include "compiler/codegen/value_shapes.h"
 
 #include "dialects/model/dialect.h"
@@ -20,15 +19,13 @@ namespace espalier::codegen {
 class KernelTable {
 public:
   explicit KernelTable(mlir::ModuleOp module) : module(module) {}
-  /// Returns the kernel for the body of `fused`, and adds it if there is none with its key. On GPUs, `policy` defines
-  /// the thread layout.
-  exec::KernelOp kernelFor(exec::FusedOp fused, const KernelShape &shape, const cuda::Policy *policy = nullptr);
-  /// Returns the kernel without a body of this shape, parameters and geometry, and adds it if it is new.
-  exec::KernelOp special(llvm::StringRef shape, mlir::DictionaryAttr parameters, exec::GeometryAttr geometry);
+  /// Returns the kernel for the body of `fused` with this layout, and adds it if there is none with its key.
+  exec::KernelOp kernelFor(exec::FusedOp fused, const KernelShape &shape, const KernelLayout &layout);
+  /// Returns the kernel without a body of a launch, and adds it if it is new.
+  exec::KernelOp special(const SpecialLaunch &launch);
 
 private:
-  exec::KernelOp add(mlir::Location loc, const std::string &shape, int64_t split, exec::GeometryAttr geometry,
-                     mlir::DictionaryAttr parameters);
+  exec::KernelOp add(mlir::Location loc, const std::string &shape, int64_t split, const KernelLayout &layout);
 
   mlir::ModuleOp module;
   std::map<std::string, exec::KernelOp> kernels;
@@ -55,18 +52,6 @@ public:
 
   /// Replaces the function by its program. Reports errors on the op that cannot be lowered.
   mlir::LogicalResult build();
-
-  /// A library call. Its buffers, sizes, floats and scalars match the function's row in format/functions.def.
-  struct Call {
-    llvm::StringRef function;
-    llvm::SmallVector<exec::BufferAttr> buffers;
-    llvm::SmallVector<mlir::Type> elements;
-    llvm::SmallVector<int64_t> sizes;
-    llvm::SmallVector<double> floats;
-    llvm::SmallVector<mlir::Attribute> scalars;
-    mlir::NamedAttrList flags;
-    void add(exec::BufferAttr buffer, mlir::Type tensor);
-  };
 
 private:
   struct Pending {
@@ -103,8 +88,7 @@ private:
                                             mlir::Location loc);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerFused(exec::FusedOp op);
-  /// Adds `parts` to a result; `sizes` gives their number. Adds a new call, or on GPUs extends a matching call of
-  /// `calls`.
+  /// Adds `parts` to a result; `sizes` gives their number. Adds a new call, or extends a matching call of `calls`.
   void addSum(std::vector<Call> &calls, exec::BufferAttr parts, mlir::Value result, llvm::ArrayRef<int64_t> sizes);
   void sumParts(exec::FusedOp op, llvm::ArrayRef<unsigned> sums, llvm::ArrayRef<exec::BufferAttr> outputs,
                 int64_t blocks, int64_t columns);
@@ -156,14 +140,12 @@ private:
   void waitFor(mlir::Operation *instruction);
   void waitForAll();
   void emit(const Call &call);
-  /// cuda/launch_calls.cpp, for GPUs. Replaces a call by kernel launches. Returns whether it did.
-  bool launchInstead(const Call &call);
 
   mlir::func::FuncOp function;
   KernelTable &kernels;
   SourcePositions *sources;
   mlir::ImplicitLocOpBuilder builder;
-  bool isCuda;
+  const Target &target;
   ValueShapes shapes;
   llvm::DenseMap<mlir::Value, exec::BufferAttr> places;
   llvm::SmallVector<std::pair<mlir::Value, exec::BufferAttr>> copies; ///< copied at the end of the program

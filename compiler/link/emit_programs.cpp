@@ -3,6 +3,7 @@
 
 #include "compiler/codegen/describe_kernel.h"
 #include "compiler/codegen/guards.h"
+#include "compiler/codegen/target.h"
 #include "compiler/codegen/value_shapes.h"
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/link/plan_numbers.h"
@@ -268,7 +269,7 @@ void Emitter::emitKernel(exec::KernelOp kernel, pb::Kernel &message) {
 /// Sets the measured matmul algorithms from the cluster file.
 void Emitter::addMatmulAlgorithms() {
   auto measured = exec::matmulAlgorithmsAttr.of(module);
-  if (!measured || !exec::isCuda(module))
+  if (!measured || !codegen::targetOf(module).hasMatmulAlgorithms())
     return;
   DictionaryAttr products = measured.getProducts();
   for (pb::Subprogram &program : *plan.mutable_subprograms())

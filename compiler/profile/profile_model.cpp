@@ -1,5 +1,6 @@
 #include "compiler/profile/profile_model.h"
 
+#include "compiler/codegen/target.h"
 #include "compiler/profile/apply_system.h"
 #include "compiler/profile/describe_problem.h"
 #include "compiler/profile/forward_terms.h"
@@ -147,11 +148,11 @@ private:
   }
 
   /// Adds the terms of each segment at one point. If parameters are tied, adds separate terms for one stage and for
-  /// several stages. On GPUs, work is priced by the bytes that programs move.
+  /// several stages. Some targets price work by the bytes that programs move.
   bool addTerms(ProfiledBuild &build, const ProfilePoint &point, Terms &terms) {
     SizeReader sizes(run.model, problem.dimensions, point);
     std::optional<EmittedWork> emitted;
-    if (exec::isCuda(build.module()) && !(emitted = EmittedWork::read(build.module(), sizes)))
+    if (codegen::targetOf(build.module()).pricesPrograms() && !(emitted = EmittedWork::read(build.module(), sizes)))
       return false;
     for (auto segment : build.module().getOps<exec::SegmentOp>()) {
       std::string built = segment.getKind().str();

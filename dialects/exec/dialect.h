@@ -73,7 +73,4 @@ void visitBuffers(mlir::Operation *instruction, llvm::function_ref<void(BufferAt
 bool generates(mlir::ModuleOp module);
 bool trains(mlir::ModuleOp module);
 
-/// Returns whether `module` is compiled for GPUs: its attribute `exec.target` is "cuda".
-bool isCuda(mlir::ModuleOp module);
-
 } // namespace espalier::exec

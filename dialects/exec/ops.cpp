@@ -74,11 +74,6 @@ bool trains(ModuleOp module) {
   return !mode || mode.getValue() == Mode::Train;
 }
 
-bool isCuda(ModuleOp module) {
-  auto target = exec::targetAttr.of(module);
-  return target && target == "cuda";
-}
-
 uint32_t axisBit(StringRef axis) { return meshAxisBit(std::string_view(axis)); }
 
 uint32_t axisBits(ArrayAttr axes) { return axes ? axisBits(llvm::to_vector(axes.getAsRange<StringAttr>())) : 0; }

@@ -4,7 +4,9 @@
 #include "compiler/codegen/cuda/launch_calls.h"
 
 #include "compiler/codegen/cuda/attention.h"
+#include "compiler/codegen/cuda/policy.h"
 #include "compiler/codegen/cuda/special_kernels.h"
+#include "compiler/codegen/program_builder.h"
 #include "format/functions.h"
 #include "format/geometry.h"
 
@@ -20,14 +22,13 @@ namespace {
 
 using cuda::AttentionConfig;
 using cuda::AttentionPass;
-using cuda::SpecialLaunch;
 
 int64_t bytesOf(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 /// Makes the launches that replace one call.
 class Launches {
 public:
-  Launches(const ProgramBuilder::Call &call, MLIRContext *context, function_ref<exec::BufferAttr(Type)> newBuffer)
+  Launches(const Call &call, MLIRContext *context, function_ref<exec::BufferAttr(Type)> newBuffer)
       : call(call), function(*rt::findFunction(call.function)), builder(context), newBuffer(newBuffer) {
     std::vector<const rt::OperandSignature *> operands =
         rt::operandsOf(function, nullptr, call.buffers.size(), call.sizes);
@@ -260,7 +261,7 @@ private:
 
   void updateScalars() { add("update_scalars", geometry(32, 1)); }
 
-  const ProgramBuilder::Call &call;
+  const Call &call;
   const rt::FunctionSignature &function;
   Builder builder;
   function_ref<exec::BufferAttr(Type)> newBuffer;
@@ -319,24 +320,9 @@ void Launches::squaredNorm() {
 
 } // namespace
 
-SmallVector<SpecialLaunch> cuda::launchesOf(const ProgramBuilder::Call &call, MLIRContext *context,
+SmallVector<SpecialLaunch> cuda::launchesOf(const Call &call, MLIRContext *context,
                                             function_ref<exec::BufferAttr(Type)> newBuffer) {
   return Launches(call, context, newBuffer).make();
-}
-
-bool ProgramBuilder::launchInstead(const Call &call) {
-  auto launches = cuda::launchesOf(call, builder.getContext(), [this](Type type) { return newBuffer(type); });
-  for (const SpecialLaunch &launch : launches) {
-    exec::KernelOp kernel =
-        kernels.special(launch.shape, launch.parameters.getDictionary(builder.getContext()), launch.geometry);
-    emit(kernel, {{launch.buffers.begin(), launch.buffers.end()},
-                  launch.outputs,
-                  {launch.scalars.begin(), launch.scalars.end()},
-                  launch.extent,
-                  /*grain=*/1,
-                  /*inPlace=*/{}});
-  }
-  return !launches.empty();
 }
 
 } // namespace espalier::codegen
