@@ -6,10 +6,10 @@ include(GNUInstallDirs)
 # Paths are relative, so that the installed folder can be moved. LLVM stays in Debian's folder.
 set_target_properties(espalier PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
 set_target_properties(espalier_format espalier_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
-set_target_properties(espalier_compiler espalier_bench PROPERTIES INSTALL_RPATH "$ORIGIN;${LLVM_LIBRARY_DIR}")
+set_target_properties(espalier_compiler espalier_verbs PROPERTIES INSTALL_RPATH "$ORIGIN;${LLVM_LIBRARY_DIR}")
 
 install(TARGETS espalier RUNTIME DESTINATION bin COMPONENT runtime)
-install(TARGETS espalier_format espalier_compiler espalier_bench espalier_cuda LIBRARY DESTINATION lib COMPONENT runtime)
+install(TARGETS espalier_format espalier_compiler espalier_verbs espalier_cuda LIBRARY DESTINATION lib COMPONENT runtime)
 install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MATCHING PATTERN "*.yaml" PATTERN "*.md"
         PATTERN "*.txt")
 install(FILES LICENSE DESTINATION share/espalier COMPONENT runtime)

@@ -6,7 +6,7 @@ build=${1:?usage: bundled_licenses.sh BUILD FOLDER} folder=${2:?usage: bundled_l
 linker=$(realpath "$(command -v ld.lld-19)")
 rm -rf "$folder"
 mkdir -p "$folder"
-{ echo "$linker"; ldd "$build/bin/espalier" "$build/lib/libespalier_compiler.so" "$linker" | awk '$3 ~ "^/" { print $3 }'; } |
+{ echo "$linker"; ldd "$build/bin/espalier" "$build/lib/libespalier_verbs.so" "$linker" | awk '$3 ~ "^/" { print $3 }'; } |
   xargs -n 1 realpath | sort -u | while read -r file; do
   case $file in "$(realpath "$build")"/*) continue ;; esac
   # Packages that are older than the merge of /lib and /usr/lib list their files under the old names.

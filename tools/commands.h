@@ -1,8 +1,8 @@
 // The subcommands of `espalier`. Each function adds the options and the action of one subcommand.
 #pragma once
 
-#include "compiler/command_line.h"
-#include "compiler/exit_code.h"
+#include "tools/command_line/command_line.h"
+#include "tools/command_line/exit_code.h"
 
 namespace espalier {
 
@@ -30,12 +30,11 @@ void addInspectCommand(const Verb &app);
 /// Adds `verify PATH`: checks every byte of a plan or a checkpoint.
 void addVerifyCommand(const Verb &app);
 
-/// Adds `bench plans FILE.csv ...`, which loads libespalier_bench.so, `bench roofline` and `bench goodput`.
+/// Adds `bench plans FILE.csv ...`, which loads the compiler's verbs, `bench roofline` and `bench goodput`.
 void addBenchCommand(const Verb &app, int argc, char **argv);
 
-/// Loads a library, libespalier_NAME.so, and passes the whole command line to its function `entryName`, a
-/// CompilerEntry. Returns the exit code.
-int runLibrary(const char *name, const char *entryName, int argc, char **argv);
+/// Loads libespalier_verbs.so and passes the whole command line to its CompilerEntry. Returns the exit code.
+int runCompilerVerb(int argc, char **argv);
 
 /// Adds `bench roofline X.plan` to `bench`: prints lower bounds of kernel times.
 void addRooflineCommand(const Verb &bench);

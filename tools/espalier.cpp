@@ -1,9 +1,9 @@
 // espalier: plans, compiles, runs and inspects. Starts without LLVM, because the compiler is a separate library.
+#include "tools/checkpoint/convert_command.h"
 #include "tools/commands.h"
-#include "tools/convert_command.h"
-#include "tools/data_command.h"
+#include "tools/data/data_command.h"
 
-#include "compiler/command_line.h"
+#include "tools/command_line/command_line.h"
 
 #include "messages/data_error.h"
 #include "messages/error_line.h"

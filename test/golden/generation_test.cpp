@@ -12,7 +12,7 @@
 #include "runtime/generate/sample.h"
 #include "test/golden/formula_weights.h"
 #include "test/host_options.h"
-#include "tools/convert_command.h"
+#include "tools/checkpoint/convert_command.h"
 
 #include <fmt/format.h>
 #include <fstream>

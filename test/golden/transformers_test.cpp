@@ -5,7 +5,7 @@
 #include "test/golden/formula_data.h"
 #include "test/golden/formula_weights.h"
 #include "test/golden/golden_model.h"
-#include "tools/convert_command.h"
+#include "tools/checkpoint/convert_command.h"
 
 #include "compiler/driver.h"
 #include "runtime/checkpoint/convert/convert.h"

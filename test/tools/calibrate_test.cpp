@@ -1,5 +1,5 @@
 // Calibration keeps the best of several rounds and reports values that differ between rounds.
-#include "tools/calibrate.h"
+#include "tools/machine/calibrate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

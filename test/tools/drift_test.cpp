@@ -1,5 +1,5 @@
 // The comparison of a run with the prediction that its plan holds.
-#include "tools/drift.h"
+#include "tools/run/drift.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Tests which ranks and links are named as slow, and which pairs are measured.
-#include "tools/preflight.h"
+#include "tools/machine/preflight.h"
 
 #include "runtime/comm/local.h"
 

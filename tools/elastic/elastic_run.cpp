@@ -7,12 +7,12 @@
 #include "runtime/checkpoint/unfinished.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/status.h"
-#include "tools/child_process.h"
 #include "tools/elastic/attempt.h"
 #include "tools/elastic/members.h"
+#include "tools/run/child_process.h"
 
-#include "compiler/exit_code.h"
 #include "messages/error_line.h"
+#include "tools/command_line/exit_code.h"
 
 #include <chrono>
 #include <cstdlib>

@@ -5,7 +5,7 @@
 #include "tools/elastic/attempt.h"
 #include "tools/elastic/plans.h"
 
-#include "compiler/command_line.h"
+#include "tools/command_line/command_line.h"
 
 #include <csignal>
 #include <filesystem>

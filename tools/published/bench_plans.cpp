@@ -1,8 +1,8 @@
 // `espalier bench plans`: compares predictions with tables of published runs.
-#include "compiler/command_line.h"
-#include "compiler/entry.h"
-#include "compiler/exit_code.h"
 #include "messages/error_line.h"
+#include "tools/command_line/command_line.h"
+#include "tools/command_line/exit_code.h"
+#include "tools/plan/verbs.h"
 #include "tools/published/report.h"
 
 #include <filesystem>
@@ -124,20 +124,13 @@ static int benchPlans(const PlansArguments &arguments) {
   return sound ? Success : UserError;
 }
 
-} // namespace espalier
-
-/// The function that the command looks up in libespalier_bench.so; see CompilerEntry.
-extern "C" int espalierBenchMain(int argc, char **argv, const espalier::CompilerServices &) {
-  using namespace espalier;
-  CommandLine app("espalier", "the verbs that compare predictions with measurements");
-  app.requireVerb();
-  PlansArguments arguments;
-  Verb bench = app.verb("bench", "compare predictions with measurements");
-  bench.requireVerb();
+void addBenchPlansVerb(const Verb &bench) {
+  auto arguments = std::make_shared<PlansArguments>();
   Verb plans = bench.verb("plans", "the planner's error on tables of published training runs (CSV)");
-  plans.option("file", arguments.files, "tables in the schema of published runs").required();
-  plans.flag("--json", arguments.json, "one object per table");
-  plans.flag("--rows", arguments.rows, "two lines for each row: its errors, and the command that prices it");
-  plans.action([&] { return benchPlans(arguments); });
-  return app.parse(argc, argv);
+  plans.option("file", arguments->files, "tables in the schema of published runs").required();
+  plans.flag("--json", arguments->json, "one object per table");
+  plans.flag("--rows", arguments->rows, "two lines for each row: its errors, and the command that prices it");
+  plans.action([arguments] { return benchPlans(*arguments); });
 }
+
+} // namespace espalier

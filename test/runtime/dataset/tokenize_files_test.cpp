@@ -7,7 +7,7 @@
 #include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/line_reader.h"
 #include "test/runtime/tokenizer/golden.h"
-#include "tools/data_command.h"
+#include "tools/data/data_command.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

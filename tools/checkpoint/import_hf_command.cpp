@@ -1,0 +1,70 @@
+// `espalier import-hf`: converts the folder of a transformers model to a run file.
+#include "tools/checkpoint/convert_command.h"
+
+#include "tools/commands.h"
+
+#include "compiler/import/huggingface/hf_config.h"
+
+#include "format/path_kind.h"
+#include "runtime/checkpoint/regular_file.h"
+#include "runtime/files/atomic_file.h"
+#include "runtime/status.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <memory>
+
+namespace espalier {
+namespace {
+
+constexpr uint64_t mostConfigBytes = uint64_t(1) << 20;
+
+struct ImportHfWords {
+  std::string folder, output;
+  bool json = false;
+};
+
+ExitCode importHf(const ImportHfWords &words) {
+  std::string file = words.folder;
+  if (std::filesystem::is_directory(words.folder)) {
+    rt::WeightSystem system = rt::systemAt(words.folder);
+    if (system == rt::WeightSystem::Peft)
+      throw rt::PlanError(words.folder +
+                          ": holds an adapter (LoRA); give the folder of the weights beside which it lies");
+    if (system != rt::WeightSystem::Hf)
+      rt::refuseOther(words.folder, "is no folder of transformers");
+    file += "/config.json";
+  } else if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::HfConfig && kind != rt::PathKind::Unknown) {
+    rt::refuseOther(file, "is no config.json of transformers");
+  }
+  ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
+  fmt::print(stderr, "{}", imported.diagnostics.render());
+  if (words.json)
+    fmt::print("{}", importJson(words.folder, words.output, imported.yaml, imported.keys, imported.diagnostics));
+  else if (!imported.diagnostics.hasErrors())
+    fmt::print(stderr, "{}", importText(imported.keys));
+  if (imported.diagnostics.hasErrors())
+    return UserError;
+  if (words.output.empty()) {
+    fmt::print("{}", words.json ? "" : imported.yaml);
+    return Success;
+  }
+  rt::writeWhole(words.output, imported.yaml);
+  // Validate the result like any run file.
+  ImportedRun run = importRun(words.output);
+  fmt::print(stderr, "{}", run.diagnostics.render());
+  return run.ok() ? Success : UserError;
+}
+
+} // namespace
+
+void addImportHfCommand(const Verb &app) {
+  auto words = std::make_shared<ImportHfWords>();
+  Verb command = app.verb("import-hf", "Turn a config.json of transformers into a run file");
+  command.option("DIR", words->folder, "folder with a config.json, or the file").required();
+  command.option("-o,--output", words->output, "the run file to write; default: standard output");
+  command.flag("--json", words->json, "print the effect of each key and the run file as JSON");
+  command.action([words] { return importHf(*words); });
+}
+
+} // namespace espalier

@@ -1,0 +1,179 @@
+// `espalier chat`: a conversation with the model of a folder, on the terminal.
+#include "tools/commands.h"
+#include "tools/run/chat_format.h"
+#include "tools/run/generate_words.h"
+
+#include "runtime/generate/generator.h"
+#include "runtime/generate/text_stream.h"
+#include "runtime/status.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fmt/format.h>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace espalier {
+namespace {
+
+struct ChatWords {
+  ModelWords model;
+  std::vector<std::string> prompts;
+  std::string system, chatTemplate;
+  std::optional<int64_t> maxTokens;
+  rt::Sampling sampling{.temperature = 0.7, .topP = 0.95};
+};
+
+/// The conversation so far, and the model that answers.
+class Conversation {
+public:
+  Conversation(const ChatWords &words, const Model &model, const ChatFormat &format, rt::Decoder &decoder)
+      : words(words), format(format), tokenizer(format.found.chat ? *format.tokenizer : *model.tokenizer),
+        decoder(decoder), generator(decoder, &tokenizer), context(decoder.sizes().context) {
+    if (!words.system.empty())
+      messages.push_back({"system", words.system});
+  }
+
+  /// Prints the answer to a message while it is generated. Without a format of chats, continues the text.
+  void say(const std::string &text) {
+    rt::Request request;
+    messages.push_back({"user", text});
+    request.prompt = format.found.chat ? promptOfChat() : tokenizer.encode(text);
+    if (format.found.chat)
+      request.stop = format.found.chat->stops;
+    request.maxTokens = words.maxTokens.value_or(format.found.chat ? context : 128);
+    request.sampling = words.sampling;
+    request.sampling.seed += turns++;
+    if (std::string reason = rt::whyNotServed(request, decoder.sizes()); !reason.empty()) {
+      messages.pop_back();
+      fmt::print(stderr, "espalier: note: {}\n", reason);
+      return;
+    }
+    if (!format.found.chat)
+      print(rt::textOfPrompt(tokenizer, request.prompt));
+    std::string answer;
+    bool isEnded = false;
+    generator.add(std::move(request), [&](const rt::News &news) {
+      print(news.text);
+      answer += news.text;
+      isEnded = news.end != nullptr;
+      return true;
+    });
+    while (!isEnded)
+      generator.step();
+    print("\n");
+    messages.push_back({"assistant", answer});
+  }
+
+private:
+  static void print(const std::string &text) {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+
+  /// Returns the tokens of the conversation. Drops its oldest turns while it leaves no room for an answer.
+  std::vector<int32_t> promptOfChat() {
+    int64_t room = std::min(words.maxTokens.value_or(context), context / 4), dropped = 0;
+    size_t first = messages.front().role == "system" ? 1 : 0;
+    for (;;) {
+      std::vector<int32_t> ids = tokenizer.encode(textOfChat());
+      bool fits = static_cast<int64_t>(ids.size()) + room <= context;
+      if (fits || messages.size() < first + 3) {
+        if (dropped > 0)
+          fmt::print(stderr,
+                     "espalier: note: the conversation exceeds the context of {} tokens; its {} oldest "
+                     "messages are left out\n",
+                     context, dropped);
+        return ids;
+      }
+      messages.erase(messages.begin() + static_cast<ptrdiff_t>(first),
+                     messages.begin() + static_cast<ptrdiff_t>(first) + 2);
+      dropped += 2;
+    }
+  }
+
+  std::string textOfChat() const {
+    auto list = nlohmann::ordered_json::array();
+    for (const rt::ChatMessage &message : messages)
+      list.push_back({{"role", message.role}, {"content", message.content}});
+    try {
+      return format.found.chat->render(list, /*addsGenerationPrompt=*/true).text;
+    } catch (const rt::ChatRefused &refused) {
+      throw rt::PlanError(refused.what());
+    }
+  }
+
+  const ChatWords &words;
+  const ChatFormat &format;
+  rt::Tokenizer &tokenizer;
+  rt::Decoder &decoder;
+  rt::Generator generator;
+  const int64_t context;
+  std::vector<rt::ChatMessage> messages;
+  uint64_t turns = 0;
+};
+
+/// Returns the next line of standard input, or nothing at its end.
+std::optional<std::string> readLine(bool isTerminal) {
+  if (isTerminal)
+    fmt::print("> ");
+  std::fflush(stdout);
+  std::string line;
+  return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
+}
+
+int chat(ChatWords &words) {
+  words.model.texts = 1;
+  if (!std::filesystem::is_directory(words.model.plan))
+    throw rt::PlanError(fmt::format("{}: is no folder; chat takes a checkpoint, a folder of transformers, or "
+                                    "models--ORG--NAME of the hub's cache",
+                                    words.model.plan));
+  Model model = openModel(words.model);
+  if (!model.tokenizer)
+    throw rt::PlanError(fmt::format("{}: holds no tokenizer; --tokenizer KIND names one", words.model.folder.string()));
+  ChatFormat format = openChats(words.model, words.chatTemplate);
+  rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
+  if (!format.found.chat)
+    fmt::print(stderr,
+               "espalier: note: {}: no format of chats is known for its tokenizer, so each line is continued; "
+               "--chat-template names one\n",
+               words.model.folder.string());
+  Conversation conversation(words, model, format, decoder);
+  for (const std::string &prompt : words.prompts)
+    conversation.say(prompt);
+  bool isTerminal = isatty(STDIN_FILENO) == 1;
+  while (words.prompts.empty())
+    if (std::optional<std::string> line = readLine(isTerminal); !line)
+      break;
+    else if (!line->empty())
+      conversation.say(*line);
+  return Success;
+}
+
+} // namespace
+
+void addChatCommand(const Verb &app) {
+  Verb verb = app.verb("chat", "Talk to a checkpoint or to a model of transformers");
+  auto words = std::make_shared<ChatWords>();
+  verb.option("DIR", words->model.plan,
+              "a checkpoint, the folder of a run (its newest one), a folder of transformers, or models--ORG--NAME of "
+              "the hub's cache")
+      .required();
+  addFolderOptions(verb, words->model);
+  verb.option("--prompt", words->prompts, "message to answer in place of the lines of standard input; may be repeated")
+      .oneValueEach();
+  verb.option("--system-message", words->system, "instructions for the model, before the conversation");
+  verb.option("--chat-template", words->chatTemplate, "format of chats; default: the tokenizer's chat_template")
+      .oneOf(rt::chatTemplateNames());
+  verb.option("--max-tokens", words->maxTokens, "tokens of an answer at most").range(1, 1 << 30);
+  verb.option("--temperature", words->sampling.temperature, "default 0.7; 0: the best token each time").range(0.0, 1e6);
+  verb.option("--top-k", words->sampling.topK, "draw from so many best tokens; default: all").range(0, 1 << 30);
+  verb.option("--top-p", words->sampling.topP, "default 0.95: draw from the best tokens with this probability together")
+      .range(1e-9, 1.0);
+  verb.option("--seed", words->sampling.seed, "of the draws; equal seeds give equal text")
+      .range(0, std::numeric_limits<int64_t>::max());
+  verb.action([words] { return chat(*words); });
+}
+
+} // namespace espalier

@@ -1,0 +1,214 @@
+// `espalier generate`: reads prompts and prints completions.
+#include "tools/commands.h"
+#include "tools/run/generate_words.h"
+
+#include "messages/data_error.h"
+#include "runtime/generate/decode_processes.h"
+#include "runtime/generate/generator.h"
+#include "runtime/status.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace espalier {
+namespace {
+
+struct GenerateWords {
+  ModelWords model;
+  std::vector<std::string> prompts, ids;
+  std::string file;
+  rt::Request request; ///< all settings except the prompt
+  bool json = false;
+  Option maxTokens;
+  std::vector<Option> ofDraws; ///< options without effect at temperature 0
+};
+
+/// Rejects sampling options at temperature 0, where they would have no effect.
+void refuseUnusedOptions(const GenerateWords &words) {
+  if (words.request.sampling.temperature > 0)
+    return;
+  for (const Option &option : words.ofDraws)
+    if (option.count() > 0)
+      throw rt::PlanError(fmt::format("{} is of draws, and at temperature 0 the best token is taken each time; give "
+                                      "--temperature T above 0, or leave {} out",
+                                      option.name(), option.name()));
+}
+
+/// Prints which texts the context length ends before --max-tokens.
+void noteShortContext(const GenerateWords &words, const rt::Request &request, const std::string &name,
+                      int64_t context) {
+  int64_t left = context - static_cast<int64_t>(request.prompt.size());
+  if (words.maxTokens.count() > 0 && request.maxTokens > left)
+    fmt::print(stderr, "espalier: note: {}: the context of {} tokens has room for {} of --max-tokens {}\n", name,
+               context, left, request.maxTokens);
+}
+
+/// Parses decimal ids, separated by spaces or commas.
+std::vector<int32_t> parseIds(const std::string &text) {
+  std::vector<int32_t> ids;
+  std::stringstream words(text);
+  for (std::string word; words >> word;) {
+    size_t end = word.find_last_not_of(',') + 1, used = 0;
+    try {
+      ids.push_back(std::stoi(word.substr(0, end), &used));
+    } catch (const std::exception &) {
+      used = 0;
+    }
+    if (used == 0 || used != end)
+      throw rt::PlanError(fmt::format("--tokens: '{}' is no token id; give ids with spaces between", word));
+  }
+  return ids;
+}
+
+/// A text to continue, and its name in error messages.
+struct Prompt {
+  std::string text, name;
+};
+
+/// Reads one prompt per line of a file.
+std::vector<Prompt> readLines(const std::string &file) {
+  std::ifstream stream(file);
+  if (!stream || std::filesystem::is_directory(file))
+    throw rt::PlanError(fmt::format("--file: {} cannot be read", file));
+  std::vector<Prompt> lines;
+  for (std::string line; std::getline(stream, line);)
+    lines.push_back({line, fmt::format("{}:{}", file, lines.size() + 1)});
+  return lines;
+}
+
+std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *tokenizer,
+                                    const rt::GenerationSizes &sizes) {
+  std::vector<Prompt> texts;
+  for (const std::string &text : words.prompts)
+    texts.push_back({text, fmt::format("prompt '{}'", text.substr(0, 40))});
+  if (!words.file.empty())
+    for (Prompt &line : readLines(words.file))
+      texts.push_back(std::move(line));
+  if (!tokenizer && (!texts.empty() || !words.request.stop.empty()))
+    throw rt::PlanError("text needs a tokenizer; give --tokenizer KIND, or prompts as ids with --tokens");
+  std::vector<rt::Request> requests;
+  auto add = [&](std::vector<int32_t> prompt, const std::string &name) {
+    requests.push_back(words.request);
+    requests.back().prompt = std::move(prompt);
+    if (std::string reason = rt::whyNotServed(requests.back(), sizes); !reason.empty())
+      throw rt::PlanError(fmt::format("{}: {}", name, reason));
+    noteShortContext(words, requests.back(), name, sizes.context);
+  };
+  for (const Prompt &prompt : texts)
+    add(tokenizer->encode(prompt.text), prompt.name);
+  for (const std::string &text : words.ids)
+    add(parseIds(text), fmt::format("--tokens '{}'", text.substr(0, 40)));
+  if (requests.empty())
+    throw rt::PlanError("no prompt is given; say --prompt TEXT, --file FILE or --tokens \"1 2 3\"");
+  return requests;
+}
+
+/// Completes requests in batches of the plan's number of sequences. Returns completions in the order of requests.
+std::vector<rt::Completion> completeAll(rt::Decoder &decoder, const Model &model,
+                                        const std::vector<rt::Request> &requests) {
+  rt::Generator generator(decoder, model.tokenizer.get());
+  std::vector<rt::Completion> completions(requests.size());
+  for (size_t next = 0; next < requests.size() || !generator.isIdle(); generator.step())
+    for (; next < requests.size() && !generator.isFull(); ++next)
+      generator.add(requests[next], [&to = completions[next]](const rt::News &news) {
+        if (news.end)
+          to = *news.end;
+      });
+  return completions;
+}
+
+double perSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
+
+nlohmann::ordered_json describe(const rt::Request &request, const rt::Completion &completion) {
+  auto generated = static_cast<double>(completion.tokens.size());
+  return {
+      {"tokens", completion.tokens},
+      {"text", completion.text},
+      {"finish_reason", std::string(rt::finishName(completion.finish))},
+      {"prefill_tokens_per_second", perSecond(static_cast<double>(request.prompt.size()), completion.prefillSeconds)},
+      // The first token comes from the prefill.
+      {"decode_tokens_per_second", perSecond(std::max(0.0, generated - 1), completion.decodeSeconds)}};
+}
+
+void print(const GenerateWords &words, const Model &model, const std::vector<rt::Request> &requests,
+           const std::vector<rt::Completion> &completions) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (words.json)
+      all.push_back(describe(requests[i], completions[i]));
+    else if (model.tokenizer)
+      fmt::print("{}{}\n", rt::textOfPrompt(*model.tokenizer, requests[i].prompt), completions[i].text);
+    else
+      fmt::print("{}\n", fmt::join(completions[i].tokens, " "));
+  }
+  if (words.json)
+    fmt::print("{}\n", all.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+int generate(GenerateWords &words) {
+  refuseUnusedOptions(words);
+  words.model.texts = words.file.empty() && words.prompts.size() + words.ids.size() == 1 ? 1 : words.model.texts;
+  Model model = openModel(words.model);
+  std::vector<rt::Request> requests =
+      requestsOf(words, model.tokenizer.get(), rt::GenerationSizes(model.program->plan()));
+  auto work = [&](rt::Decoder &decoder, bool speaks) {
+    std::vector<rt::Completion> completions = completeAll(decoder, model, requests);
+    if (speaks)
+      print(words, model, requests, completions);
+  };
+  switch (model.run.comm) {
+  case rt::Comm::shm:
+    rt::decodeInProcesses(*model.program, *model.weights, model.run, work);
+    break;
+  case rt::Comm::mpi:
+    rt::decodeOverMpi(*model.program, *model.weights, model.run, work);
+    break;
+  case rt::Comm::hosts: // openModel refuses it
+  case rt::Comm::local: {
+    rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
+    work(decoder, /*speaks=*/true);
+  }
+  }
+  return Success;
+}
+
+} // namespace
+
+void addGenerateCommand(const Verb &app) {
+  Verb generateVerb =
+      app.verb("generate", "Continue prompts, by a plan of run_mode predict or from a folder of weights");
+  auto words = std::make_shared<GenerateWords>();
+  addModelOptions(generateVerb, words->model);
+  generateVerb.option("--prompt", words->prompts, "text to continue; may be repeated").oneValueEach();
+  generateVerb.option("--file", words->file, "a file with a prompt per line");
+  generateVerb.option("--tokens", words->ids, "a prompt as token ids, \"1 2 3\"; may be repeated").oneValueEach();
+  rt::Request &request = words->request;
+  words->maxTokens =
+      generateVerb.option("--max-tokens", request.maxTokens, "tokens to generate at most").range(1, 1 << 30);
+  generateVerb.option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
+      .range(0.0, 1e6);
+  words->ofDraws = {
+      generateVerb.option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
+          .range(0, 1 << 30),
+      generateVerb.option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
+          .range(1e-9, 1.0),
+      generateVerb.option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text")
+          .range(0, std::numeric_limits<int64_t>::max())};
+  generateVerb.option("--stop", request.stop, "end before this text; may be repeated").oneValueEach();
+  generateVerb.flag("--processes", words->model.comm.processes, "ranks as processes of this host");
+  rt::RunOptions &run = words->model.run;
+  generateVerb.option("--failure-report", run.failureReport,
+                      "of ranks that are processes: write here, as JSON, which one failed, where and why");
+  generateVerb
+      .option("--failure-timeout", run.failureSeconds,
+              "seconds within which all processes of this host have ended after one failed")
+      .range(1.0, 3600.0);
+  generateVerb.flag("--json", words->json, "as JSON");
+  generateVerb.action([words] { return generate(*words); });
+}
+
+} // namespace espalier

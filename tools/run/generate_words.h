@@ -1,0 +1,50 @@
+// Options shared by `generate` and `serve`.
+#pragma once
+
+#include "runtime/checkpoint/start.h"
+#include "runtime/generate/decode.h"
+#include "runtime/tokenizer/tokenizer.h"
+#include "tools/run/choose_comm.h"
+
+#include "tools/command_line/command_line.h"
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace espalier {
+
+/// The options that select and configure a model.
+struct ModelWords {
+  std::string plan; ///< a plan, or a folder of weights (folder_model.h), which openModel() replaces by its plan
+  std::string device;
+  std::filesystem::path checkpoint;
+  std::filesystem::path folder; ///< whose weights are used; empty: those of the plan
+  std::optional<int64_t> context;
+  int64_t texts = 8; ///< at a time, for the plan of a folder
+  CommWords comm;
+  bool allowsNan = false;
+  rt::RunOptions run; ///< threads and failure options
+  rt::TokenizerOptions tokenizer;
+  Option tokenizerGiven;
+  bool hasTokenizer = false; ///< given, or of the folder; set by openModel()
+};
+
+/// Adds the plan argument, --checkpoint, --device, --threads, --context and the tokenizer options.
+void addModelOptions(const Verb &command, ModelWords &words);
+/// Adds all of them except the plan argument and --checkpoint.
+void addFolderOptions(const Verb &command, ModelWords &words);
+
+/// A plan for generation, and the state that generation needs.
+struct Model {
+  std::unique_ptr<rt::Program> program;
+  std::unique_ptr<rt::StartingWeights> weights;
+  std::unique_ptr<rt::Tokenizer> tokenizer; ///< null if not requested
+  rt::RunOptions run;                       ///< communicator and threads of its ranks
+};
+
+/// Opens the plan, or the plan of the folder, and loads its weights. Throws PlanError for a training plan, and the
+/// runtime's other exceptions.
+Model openModel(ModelWords &words);
+
+} // namespace espalier

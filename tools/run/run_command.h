@@ -1,0 +1,39 @@
+// The options of a training run, which `run` and `train` share.
+#pragma once
+
+#include "runtime/run/run.h"
+#include "tools/elastic/elastic_run.h"
+#include "tools/run/choose_comm.h"
+
+#include "tools/command_line/command_line.h"
+
+#include <string>
+
+namespace espalier {
+
+/// The command-line arguments of a run.
+struct RunWords {
+  std::string plan, device, report, dumpGradients, dumpParameters;
+  bool json = false; ///< print one object at the end in place of the log
+  bool allowsNan = false, savesHf = false;
+  CommWords comm;
+  rt::RunOptions options;
+  Option steps;
+  Verb evaluation; ///< the options of evaluations
+  ElasticWords elastic;
+};
+
+/// Checks before any work that all output files can be written, that the port of --prometheus is free, and that the
+/// libraries of the device are there. Throws PlanError. An empty `target` is cpu.
+void requirePlaces(const RunWords &words, const std::string &target);
+
+/// Adds all options except the plan.
+void addRunOptions(const Verb &run, RunWords &words);
+
+/// Adds the plan, addRunOptions and the options of elastic runs.
+void addRunWords(const Verb &run, RunWords &words);
+
+/// Runs the plan file and returns the exit code. Throws the exceptions of rt::runPlan.
+int runPlanFile(RunWords &words);
+
+} // namespace espalier
