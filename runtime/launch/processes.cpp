@@ -2,6 +2,8 @@
 // loaded. The parent supervises its children and sleeps on their pidfds.
 #include "runtime/launch/processes.h"
 
+#include "runtime/launch/child_process.h"
+
 #include <algorithm>
 #include <chrono>
 #include <climits>
@@ -15,7 +17,6 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -73,9 +74,9 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
 
 bool isRunning(const Process &process) { return !process.status; }
 
-void reap(Process &process, int options) {
-  int status = 0;
-  if (waitpid(process.id, &status, options) != process.id)
+/// Notes the wait status of a process that has ended.
+void noteEnd(Process &process, std::optional<int> status) {
+  if (!status)
     return;
   process.status = status;
   close(process.handle);
@@ -126,7 +127,7 @@ void waitForNews(std::span<Process> processes, std::vector<Neighbour> &neighbour
   poll(handles.data(), handles.size(), milliseconds);
   for (Process &process : processes)
     if (isRunning(process))
-      reap(process, WNOHANG);
+      noteEnd(process, endedStatus(process.id));
   for (size_t i = neighbours.size(); i-- > 0;)
     if (handles[processes.size() + i].revents != 0) {
       gone.push_back(std::move(neighbours[i]));
@@ -209,7 +210,7 @@ std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const st
     if (handle < 0) {
       killAll(processes);
       for (Process &process : processes)
-        reap(process, 0);
+        noteEnd(process, waitFor(process.id));
       throw MemoryError(
           fmt::format("the system refuses process {} of {}: {}", rank + 1, world.ranks(), strerror(error)));
     }

@@ -3,6 +3,7 @@
 #include "tools/run/host_lines.h"
 
 #include "messages/error_line.h"
+#include "runtime/launch/child_process.h"
 #include "runtime/launch/frames.h"
 #include "runtime/status.h"
 #include "tools/run/run_status.h"
@@ -19,7 +20,6 @@
 #include <string_view>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace espalier {
@@ -83,8 +83,6 @@ HostProcess start(const std::string &command, const HostLine &line, const std::s
   return {line.address, id, ends[1], std::nullopt};
 }
 
-int statusOf(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
-
 /// The processes of all hosts, until they have exited.
 class Hosts {
 public:
@@ -106,10 +104,7 @@ private:
 
 Hosts::Hosts(const std::string &command, const std::vector<HostLine> &lines, const std::string &token)
     : command(command) {
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD})
-    sigaddset(&taken, signal);
+  sigset_t taken = rt::awaitedSignals({SIGTERM, SIGINT, SIGHUP});
   sigprocmask(SIG_BLOCK, &taken, &before);
   std::signal(SIGPIPE, SIG_IGN);
   signals = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -139,10 +134,10 @@ void Hosts::takeSignal() {
 
 void Hosts::reap() {
   for (HostProcess &process : processes) {
-    int status = 0;
-    if (process.status || waitpid(process.id, &status, WNOHANG) != process.id)
+    std::optional<int> status = process.status ? std::nullopt : rt::endedStatus(process.id);
+    if (!status)
       continue;
-    process.status = statusOf(status);
+    process.status = rt::exitStatusOf(*status);
     closeInput(process);
     if (*process.status == 0 || result != 0)
       continue;
@@ -217,9 +212,8 @@ std::vector<std::string> hostsThatRun(const std::string &command, const std::vec
         continue;
       if (isLate)
         kill(-process.id, SIGKILL);
-      int status = 0;
-      if (waitpid(process.id, &status, isLate ? 0 : WNOHANG) == process.id)
-        process.status = statusOf(status);
+      if (std::optional<int> status = isLate ? rt::waitFor(process.id) : rt::endedStatus(process.id))
+        process.status = rt::exitStatusOf(*status);
     }
     usleep(10000);
   }

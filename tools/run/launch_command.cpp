@@ -6,13 +6,13 @@
 #include "format/mesh.h"
 #include "format/plan_file.h"
 #include "messages/counted.h"
+#include "runtime/elastic/attempt.h"
+#include "runtime/elastic/elastic_run.h"
 #include "runtime/host_name.h"
 #include "runtime/launch/control_channel.h"
 #include "runtime/launch/rank_table.h"
 #include "runtime/launch/socket.h"
 #include "runtime/train/statement.h"
-#include "tools/elastic/attempt.h"
-#include "tools/elastic/elastic_run.h"
 #include "tools/run/host_lines.h"
 #include "tools/run/mpirun.h"
 #include "tools/run/quote.h"
@@ -69,8 +69,8 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
   line.insert(line.end(), {"-x", launchedBy});
   for (const char *name : setVariables())
     line.insert(line.end(), {"-x", name});
-  if (std::getenv(attemptVariable))
-    line.insert(line.end(), {"-x", attemptVariable});
+  if (std::getenv(rt::attemptVariable))
+    line.insert(line.end(), {"-x", rt::attemptVariable});
   line.push_back(ownFile());
   line.insert(line.end(), words.run.begin(), words.run.end());
   return runMpirun(std::move(line));
@@ -80,9 +80,9 @@ int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
 /// line, or end of file, requests the end of the run. A third line ends it at once.
 std::string lineOf(const std::vector<std::string> &command) {
   std::vector<std::string> folder = {std::filesystem::current_path().string()}, resume = {std::getenv(launchedBy)};
-  const char *attempt = std::getenv(attemptVariable);
+  const char *attempt = std::getenv(rt::attemptVariable);
   std::vector<std::string> attempts = {attempt ? attempt : ""};
-  std::string more = attempt ? fmt::format(" {}={}", attemptVariable, quote(attempts)) : "";
+  std::string more = attempt ? fmt::format(" {}={}", rt::attemptVariable, quote(attempts)) : "";
   for (const char *name : setVariables())
     more += fmt::format(" {}={}", name, quote(std::vector<std::string>{std::getenv(name)}));
   std::string script =
@@ -164,20 +164,20 @@ std::vector<std::string> answering(const LaunchWords &words, const std::vector<s
 /// Supervises an elastic run: each attempt is this command again, with the hosts and the plan of the attempt.
 int launchElastically(const LaunchWords &words, const RunWords &run, const std::vector<Host> &hosts,
                       const rt::pb::Plan &plan) {
-  return runElastic({.limits = run.elastic,
-                     .plans = readElasticPlans(run.plan),
-                     .hosts = hosts,
-                     .isCuda = plan.target() != "cpu",
-                     .checkpoint = run.options.checkpoint,
-                     .report = run.options.failureReport,
-                     .resume = run.options.resume,
-                     .answering = [&](const auto &addresses) { return answering(words, addresses); },
-                     .deathSignal = SIGTERM,
-                     .runAttempt = {}});
+  return rt::runElastic({.limits = run.elastic,
+                         .plans = rt::readElasticPlans(run.plan),
+                         .hosts = hosts,
+                         .isCuda = plan.target() != "cpu",
+                         .checkpoint = run.options.checkpoint,
+                         .report = run.options.failureReport,
+                         .resume = run.options.resume,
+                         .answering = [&](const auto &addresses) { return answering(words, addresses); },
+                         .deathSignal = SIGTERM,
+                         .runAttempt = {}});
 }
 
 int launch(LaunchWords words, RunWords run) {
-  std::optional<Attempt> attempt = run.elastic.isAsked ? attemptOfProcess() : std::nullopt;
+  std::optional<rt::Attempt> attempt = run.isElastic ? rt::attemptOfProcess() : std::nullopt;
   if (attempt) {
     words.hosts = attempt->hosts;
     run.plan = attempt->plan;
@@ -186,7 +186,7 @@ int launch(LaunchWords words, RunWords run) {
   rt::pb::Plan plan = rt::readPlan(run.plan);
   setenv(launchedBy, ownLine().c_str(), /*overwrite=*/0); // keeps the value if an outer `launch` has set it
   checkSlots(words.hosts, hosts, run.plan, rt::Mesh(plan.mesh()).ranks());
-  if (run.elastic.isAsked && !attempt)
+  if (run.isElastic && !attempt)
     return launchElastically(words, run, hosts, plan);
   if (plan.target() != "cpu")
     return runOverSsh(words, hosts);

@@ -2,11 +2,10 @@
 // process group, because a terminal signals a whole group.
 #include "tools/run/mpirun.h"
 
+#include "runtime/launch/child_process.h"
 #include "runtime/status.h"
-#include "tools/run/child_process.h"
 #include "tools/run/run_status.h"
 
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -21,24 +20,13 @@
 namespace espalier {
 namespace {
 
-constexpr std::array endSignals = {SIGTERM, SIGINT, SIGHUP};
 /// Number of requests to forward: the second one ends ranks at once. Later ones end mpirun.
 constexpr int passedOn = 2;
 
-sigset_t awaitedSignals() {
-  sigset_t awaited;
-  sigemptyset(&awaited);
-  for (int signal : endSignals)
-    sigaddset(&awaited, signal);
-  sigaddset(&awaited, SIGCHLD);
-  sigaddset(&awaited, SIGTSTP);
-  return awaited;
-}
-
 /// Runs in the child: executes mpirun, or reports why that failed.
 [[noreturn]] void become(std::vector<std::string> &line, const sigset_t &mask, int fault) {
-  separateChild(SIGTERM, mask);
-  std::vector<char *> pointers = argumentsOf(line);
+  rt::separateChild(SIGTERM, mask);
+  std::vector<char *> pointers = rt::argumentsOf(line);
   execvp(pointers[0], pointers.data());
   int error = errno;
   [[maybe_unused]] ssize_t written = write(fault, &error, sizeof error);
@@ -56,7 +44,7 @@ pid_t start(std::vector<std::string> &line, const sigset_t &mask) {
   int error = id < 0 ? errno : 0;
   close(ends[1]);
   if (id > 0 && read(ends[0], &error, sizeof error) == sizeof error)
-    waitpid(id, nullptr, 0);
+    rt::waitFor(id);
   close(ends[0]);
   if (error != 0)
     throw rt::PlanError(fmt::format(
@@ -96,24 +84,21 @@ std::vector<std::string> mpirunLine(const std::vector<rt::launch::Host> &hosts, 
 }
 
 int runMpirun(std::vector<std::string> line) {
-  sigset_t awaited = awaitedSignals(), before;
+  sigset_t awaited = rt::awaitedSignals({SIGTERM, SIGINT, SIGHUP, SIGTSTP}), before;
   sigprocmask(SIG_BLOCK, &awaited, &before);
   pid_t id = start(line, before);
-  int first = 0, requests = 0, status = 0;
-  while (waitpid(id, &status, WNOHANG) != id) {
-    int signal = sigwaitinfo(&awaited, nullptr);
-    if (signal < 0 || signal == SIGCHLD)
-      continue;
+  int first = 0, requests = 0;
+  int status = rt::superviseChild(id, awaited, [&](int signal) {
     if (signal == SIGTSTP) { // mpirun forwards SIGTSTP and SIGCONT to all ranks
       kill(id, SIGTSTP);
       raise(SIGSTOP);
       kill(id, SIGCONT);
-      continue;
+      return;
     }
     if (first == 0)
       first = signal;
     kill(id, ++requests <= passedOn ? SIGUSR1 : SIGTERM);
-  }
+  });
   sigprocmask(SIG_SETMASK, &before, nullptr);
   return statusFor(status, first);
 }

@@ -1,39 +1,19 @@
 #include "tools/run/own_command.h"
 
+#include "runtime/launch/child_process.h"
+
 #include <cerrno>
 #include <cstring>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <stdexcept>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace espalier {
-namespace {
-
-/// Reads a descriptor to its end.
-std::string readAll(int descriptor) {
-  std::string text;
-  char part[4096];
-  for (ssize_t count; (count = read(descriptor, part, sizeof part)) != 0;) {
-    if (count > 0)
-      text.append(part, static_cast<size_t>(count));
-    else if (errno != EINTR)
-      break;
-  }
-  return text;
-}
-
-} // namespace
 
 ChildResult runOwnCommand(const std::vector<std::string> &words, ChildOutput output) {
-  std::vector<char *> arguments;
-  std::string program = "espalier";
-  arguments.push_back(program.data());
-  std::vector<std::string> copies = words;
-  for (std::string &word : copies)
-    arguments.push_back(word.data());
-  arguments.push_back(nullptr);
+  std::vector<std::string> line = {"espalier"};
+  line.insert(line.end(), words.begin(), words.end());
   int ends[2] = {-1, -1};
   bool isCaptured = output != ChildOutput::Inherited;
   if (isCaptured && pipe(ends) != 0)
@@ -48,21 +28,18 @@ ChildResult runOwnCommand(const std::vector<std::string> &words, ChildOutput out
     posix_spawn_file_actions_addclose(&actions, ends[1]);
   }
   pid_t child = 0;
-  int fault = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
+  int fault = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, rt::argumentsOf(line).data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   ChildResult result;
   if (isCaptured) {
     close(ends[1]);
     if (fault == 0)
-      result.output = readAll(ends[0]);
+      result.output = rt::readAll(ends[0]);
     close(ends[0]);
   }
   if (fault != 0)
     throw std::runtime_error(fmt::format("espalier {}: cannot be started: {}", words.front(), std::strerror(fault)));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-    ;
-  result.exitCode = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  result.exitCode = rt::exitStatusOf(rt::waitFor(child));
   return result;
 }
 

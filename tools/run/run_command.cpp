@@ -9,6 +9,7 @@
 #include "messages/write_fault.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/elastic/attempt.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/run.h"
 #include "runtime/run/startup_guard.h"
@@ -19,7 +20,6 @@
 #include "runtime/train/prometheus.h"
 #include "runtime/train/stop.h"
 #include "tools/checkpoint/save_hf.h"
-#include "tools/elastic/attempt.h"
 #include "tools/run/choose_device.h"
 #include "tools/run/drift.h"
 #include "tools/run/plan_sections.h"
@@ -385,15 +385,15 @@ void addRunOptions(const Verb &run, RunWords &words) {
 
 namespace {
 
-int runAttempt(RunWords &words, const Attempt &attempt) {
+int runAttempt(RunWords &words, const rt::Attempt &attempt) {
   words.plan = attempt.plan;
-  apply(attempt, words.options);
+  rt::apply(attempt, words.options);
   return runPlanFile(words);
 }
 
 /// Supervises an elastic run on this host, or, in a process that an elastic run has started, runs the attempt's plan.
 int runElastically(RunWords &words) {
-  if (std::optional<Attempt> attempt = attemptOfProcess())
+  if (std::optional<rt::Attempt> attempt = rt::attemptOfProcess())
     return runAttempt(words, *attempt);
   RunWords given = words;
   rt::RunOptions &options = words.options;
@@ -412,17 +412,33 @@ int runElastically(RunWords &words) {
     throw rt::PlanError("--elastic: the ranks are threads of one process, which a failure ends as a whole; give "
                         "--processes");
   int ranks = rt::Mesh(plan.mesh()).ranks();
-  std::vector<ElasticPlan> plans = readElasticPlans(words.plan);
+  std::vector<rt::ElasticPlan> plans = rt::readElasticPlans(words.plan);
   given.options.opened = rt::openTrainingSamples(plan, options); // all plans read the same samples
-  return runElastic({.limits = words.elastic,
-                     .plans = std::move(plans),
-                     .hosts = {{"this host", ranks, {}}},
-                     .isCuda = plan.target() != "cpu" && !words.comm.sharesDevices,
-                     .checkpoint = options.checkpoint,
-                     .report = options.failureReport,
-                     .resume = options.resume,
-                     .answering = {},
-                     .runAttempt = [&](const Attempt &attempt) { return runAttempt(given, attempt); }});
+  return rt::runElastic({.limits = words.elastic,
+                         .plans = std::move(plans),
+                         .hosts = {{"this host", ranks, {}}},
+                         .isCuda = plan.target() != "cpu" && !words.comm.sharesDevices,
+                         .checkpoint = options.checkpoint,
+                         .report = options.failureReport,
+                         .resume = options.resume,
+                         .answering = {},
+                         .runAttempt = [&](const rt::Attempt &attempt) { return runAttempt(given, attempt); }});
+}
+
+/// Adds --elastic and its limits.
+void addElasticOptions(const Verb &run, RunWords &words) {
+  Option elastic = run.flag("--elastic", words.isElastic,
+                            "after lost ranks, go on from the last checkpoint with a plan for those that are left, one "
+                            "of X.RANKS.plan beside X.plan (compile --elastic-hosts)")
+                       .needs(run.find("--checkpoint"))
+                       .needs(run.find("--save-every"))
+                       .excludes(run.find("--json"));
+  run.option("--min-ranks", words.elastic.minRanks, "the run ends if fewer ranks are left; default: 1")
+      .range(1, 1 << 30)
+      .needs(elastic);
+  run.option("--max-restarts", words.elastic.maxRestarts, "failures after which the run goes on; default: 3")
+      .range(0, 1 << 30)
+      .needs(elastic);
 }
 
 } // namespace
@@ -430,14 +446,14 @@ int runElastically(RunWords &words) {
 void addRunWords(const Verb &run, RunWords &words) {
   run.option("plan", words.plan, "the .plan file").required();
   addRunOptions(run, words);
-  addElasticOptions(run, words.elastic);
+  addElasticOptions(run, words);
 }
 
 void addRunCommand(const Verb &app) {
   Verb run = app.verb("run", "Train by a plan, ranks as threads or processes");
   auto words = std::make_shared<RunWords>();
   addRunWords(run, *words);
-  run.action([words] { return words->elastic.isAsked ? runElastically(*words) : runPlanFile(*words); });
+  run.action([words] { return words->isElastic ? runElastically(*words) : runPlanFile(*words); });
 }
 
 } // namespace espalier

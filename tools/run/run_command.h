@@ -1,8 +1,8 @@
 // The options of a training run, which `run` and `train` share.
 #pragma once
 
+#include "runtime/elastic/elastic_run.h"
 #include "runtime/run/run.h"
-#include "tools/elastic/elastic_run.h"
 #include "tools/run/choose_comm.h"
 
 #include "tools/command_line/command_line.h"
@@ -20,7 +20,8 @@ struct RunWords {
   rt::RunOptions options;
   Option steps;
   Verb evaluation; ///< the options of evaluations
-  ElasticWords elastic;
+  bool isElastic = false;
+  rt::ElasticLimits elastic;
 };
 
 /// Checks before any work that all output files can be written, that the port of --prometheus is free, and that the

@@ -2,6 +2,7 @@
 #include "runtime/device/cuda/devices.h"
 
 #include "runtime/device/cuda/matmul.h"
+#include "runtime/launch/child_process.h"
 #include "runtime/status.h"
 
 #include <algorithm>
@@ -41,17 +42,6 @@ void writeAll(int file, const std::string &text) {
   }
 }
 
-std::string readAll(int file) {
-  std::string text;
-  char part[4096];
-  for (ssize_t count; (count = read(file, part, sizeof part)) != 0;)
-    if (count > 0)
-      text.append(part, count);
-    else if (errno != EINTR)
-      break;
-  return text;
-}
-
 /// Returns 80 for "sm_80", 0 for any other text.
 int capabilityOf(const std::string &level) {
   int number = 0;
@@ -78,9 +68,7 @@ std::string inOtherProcess(const std::function<std::string()> &work) {
   close(ends[1]);
   std::string word = readAll(ends[0]);
   close(ends[0]);
-  int status = 0;
-  while (waitpid(process, &status, 0) < 0 && errno == EINTR)
-    continue;
+  int status = waitFor(process);
   if (word.empty())
     throw PlanError(fmt::format("the process that queried the CUDA devices was ended by {}: nvidia-smi may know more",
                                 WIFSIGNALED(status) ? strsignal(WTERMSIG(status)) : "the driver"));

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-namespace espalier {
+namespace espalier::rt {
 
 /// A host with the slots on which an attempt runs ranks. Ranks count through the hosts and their slots in order.
-struct Place {
+struct HostSlots {
   std::string address;
   std::vector<int> slots; ///< ascending
-  bool operator==(const Place &) const = default;
+  bool operator==(const HostSlots &) const = default;
 };
 
 /// The hosts of an elastic run. A slot that loses its rank once is used again at once, because the process has ended
@@ -21,7 +21,7 @@ struct Place {
 /// before the save after its return, it stays out for 2 saves, then for 4, and so on.
 class Members {
 public:
-  explicit Members(const std::vector<rt::launch::Host> &hosts);
+  explicit Members(const std::vector<launch::Host> &hosts);
 
   /// Returns the number of slots that are not lost.
   int left() const;
@@ -30,10 +30,10 @@ public:
 
   /// Returns slots for `ranks` ranks, the same number on each host, on as many hosts as possible. Prefers the first
   /// hosts and slots. Returns nothing if too few slots are left.
-  std::optional<std::vector<Place>> placesFor(int ranks) const;
+  std::optional<std::vector<HostSlots>> slotsFor(int ranks) const;
 
   /// Notes that the slot of a rank of an attempt on `places`, or all slots of its place, have lost their ranks.
-  void loseRank(const std::vector<Place> &places, int rank, bool isWholePlace);
+  void loseRank(const std::vector<HostSlots> &places, int rank, bool isAllSlots);
   /// Marks a host as lost, with all its slots.
   void loseHost(const std::string &address);
   /// Takes back a lost host.
@@ -65,4 +65,4 @@ private:
   std::vector<Host> members;
 };
 
-} // namespace espalier
+} // namespace espalier::rt

@@ -1,18 +1,17 @@
 // The supervisor blocks its signals and waits for them and for its child in one place. The child has its own process
 // group, because a terminal signals a whole group, and a second signal would end the ranks at once.
-#include "tools/elastic/elastic_run.h"
+#include "runtime/elastic/elastic_run.h"
 
 #include "messages/counted.h"
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/unfinished.h"
+#include "runtime/elastic/attempt.h"
+#include "runtime/elastic/members.h"
 #include "runtime/files/atomic_file.h"
+#include "runtime/launch/child_process.h"
 #include "runtime/status.h"
-#include "tools/elastic/attempt.h"
-#include "tools/elastic/members.h"
-#include "tools/run/child_process.h"
 
 #include "messages/error_line.h"
-#include "tools/command_line/exit_code.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -30,7 +29,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace espalier {
+namespace espalier::rt {
 namespace {
 
 namespace fs = std::filesystem;
@@ -42,6 +41,9 @@ constexpr std::chrono::milliseconds pollEvery{50};
 constexpr std::chrono::milliseconds unlockTime{10000};
 /// Number of the latest restarts that are told to attempts; an environment variable has limited size.
 constexpr size_t mostRestartsTold = 100;
+
+/// The exit status of a run that failed, which may go on; user errors and others would occur again.
+constexpr int failed = 1;
 
 /// Files in the folder of the checkpoints, which all hosts of the run see.
 constexpr const char *hiddenReport = ".elastic-failure.json", *hiddenHosts = ".elastic-hosts";
@@ -57,14 +59,14 @@ std::string contentOf(const fs::path &file) {
   return text.str();
 }
 
-sigset_t awaitedSignals() {
-  sigset_t awaited;
-  sigemptyset(&awaited);
-  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGCHLD, SIGTSTP}) {
+/// Returns the signals that the supervisor waits for, without those that this process ignores.
+sigset_t signalsToAwait() {
+  sigset_t awaited = awaitedSignals({SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGTSTP});
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGTSTP}) {
     struct sigaction action = {};
     sigaction(signal, nullptr, &action);
-    if (signal == SIGCHLD || action.sa_handler != SIG_IGN) // nohup ignores SIGHUP
-      sigaddset(&awaited, signal);
+    if (action.sa_handler == SIG_IGN) // nohup ignores SIGHUP
+      sigdelset(&awaited, signal);
   }
   return awaited;
 }
@@ -76,7 +78,7 @@ public:
   int run();
 
 private:
-  std::optional<std::vector<Place>> choose(const Members &all, ElasticPlan &chosen) const;
+  std::optional<std::vector<HostSlots>> choose(const Members &all, ElasticPlan &chosen) const;
   bool chooseNext();
   int runAttempt();
   std::optional<int> startAttempt();
@@ -86,7 +88,7 @@ private:
   bool isFailure(int status);
   void loseMembers();
   void completeSave() const;
-  void tell(const rt::RestartRecord &record) const;
+  void tell(const RestartRecord &record) const;
   std::string shortage() const;
   bool hasNewCheckpoint() const { return contentOf(latest) != latestAtStart; }
 
@@ -96,8 +98,8 @@ private:
   const std::string latestAtStart; ///< content of `latest` before the run
   Members members;
   ElasticPlan plan;
-  std::vector<Place> places;
-  std::vector<rt::RestartRecord> restarts;
+  std::vector<HostSlots> places;
+  std::vector<RestartRecord> restarts;
   int64_t failures = 0;
   pid_t child = -1; ///< 0 in the child
   int signalsSeen = 0, firstSignal = 0;
@@ -118,7 +120,7 @@ std::vector<std::string> ownWords() {
 ElasticRun::ElasticRun(const ElasticJob &job)
     : job(job), command(ownWords()), latest(job.checkpoint / "latest"),
       report(job.report.empty() ? job.checkpoint / hiddenReport : job.report), hostsFile(job.checkpoint / hiddenHosts),
-      latestAtStart(contentOf(latest)), members(job.hosts), awaited(awaitedSignals()) {
+      latestAtStart(contentOf(latest)), members(job.hosts), awaited(signalsToAwait()) {
   fs::create_directories(job.checkpoint);
   sigprocmask(SIG_BLOCK, &awaited, &before);
   std::signal(SIGPIPE, SIG_IGN); // the run goes on if nobody reads
@@ -134,11 +136,11 @@ ElasticRun::~ElasticRun() {
 }
 
 /// Returns the slots for the plan with the most ranks that fits, and sets `chosen` to that plan.
-std::optional<std::vector<Place>> ElasticRun::choose(const Members &all, ElasticPlan &chosen) const {
+std::optional<std::vector<HostSlots>> ElasticRun::choose(const Members &all, ElasticPlan &chosen) const {
   for (const ElasticPlan &each : job.plans) {
     if (each.ranks < job.limits.minRanks)
       continue;
-    if (std::optional<std::vector<Place>> fitting = all.placesFor(each.ranks)) {
+    if (std::optional<std::vector<HostSlots>> fitting = all.slotsFor(each.ranks)) {
       chosen = each;
       return fitting;
     }
@@ -147,7 +149,7 @@ std::optional<std::vector<Place>> ElasticRun::choose(const Members &all, Elastic
 }
 
 bool ElasticRun::chooseNext() {
-  std::optional<std::vector<Place>> next = choose(members, plan);
+  std::optional<std::vector<HostSlots>> next = choose(members, plan);
   if (next)
     places = *next;
   return next.has_value();
@@ -155,7 +157,7 @@ bool ElasticRun::chooseNext() {
 
 /// Returns why no plan fits the slots that are left.
 std::string ElasticRun::shortage() const {
-  std::string left = fmt::format("{} of {} are left", members.left(), rt::counted(members.all(), "rank"));
+  std::string left = fmt::format("{} of {} are left", members.left(), counted(members.all(), "rank"));
   if (members.left() < job.limits.minRanks)
     return fmt::format("{}, fewer than --min-ranks {}", left, job.limits.minRanks);
   const ElasticPlan *smallest = nullptr;
@@ -164,7 +166,7 @@ std::string ElasticRun::shortage() const {
       smallest = &each;
   return fmt::format("{}, and no compiled plan fits them (each host takes equally many): the smallest is {} for {}{}; "
                      "compile further ones with --elastic-hosts or --elastic-devices",
-                     left, smallest ? smallest->file : "none", rt::counted(smallest ? smallest->ranks : 0, "rank"),
+                     left, smallest ? smallest->file : "none", counted(smallest ? smallest->ranks : 0, "rank"),
                      job.limits.minRanks > 1 ? fmt::format(" (--min-ranks {})", job.limits.minRanks) : "");
 }
 
@@ -194,9 +196,9 @@ std::optional<int> ElasticRun::startAttempt() {
     attempt.restarts.erase(attempt.restarts.begin(), attempt.restarts.end() - mostRestartsTold);
   if (job.answering) {
     std::string lines;
-    for (const Place &place : places)
+    for (const HostSlots &place : places)
       lines += fmt::format("{} slots={}\n", place.address, place.slots.size());
-    rt::writeWhole(hostsFile, lines);
+    writeWhole(hostsFile, lines);
     attempt.hosts = fs::absolute(hostsFile).string();
   }
   latestSeen = contentOf(latest);
@@ -206,7 +208,7 @@ std::optional<int> ElasticRun::startAttempt() {
   pid_t parent = getpid();
   child = fork();
   if (child < 0)
-    throw rt::MemoryError(fmt::format("the system refuses a process: {}", std::strerror(errno)));
+    throw MemoryError(fmt::format("the system refuses a process: {}", std::strerror(errno)));
   if (child > 0)
     return std::nullopt;
   std::signal(SIGPIPE, SIG_DFL);
@@ -268,15 +270,7 @@ void ElasticRun::growIfSaved() {
 int ElasticRun::runAttempt() {
   if (std::optional<int> code = startAttempt())
     return *code;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) != child) {
-    timespec time{0, std::chrono::nanoseconds(pollEvery).count()};
-    int signal = sigtimedwait(&awaited, nullptr, &time);
-    if (signal > 0 && signal != SIGCHLD)
-      handle(signal);
-    growIfSaved();
-  }
-  return status;
+  return superviseChild(child, awaited, [this](int signal) { handle(signal); }, pollEvery, [this] { growIfSaved(); });
 }
 
 /// Returns whether the attempt has lost a rank or a host, and sets the cause. Errors that would occur again, such as
@@ -287,7 +281,7 @@ bool ElasticRun::isFailure(int status) {
                         strsignal(WTERMSIG(status)));
     return WTERMSIG(status) != SIGPIPE;
   }
-  if (WEXITSTATUS(status) != Failed)
+  if (WEXITSTATUS(status) != failed)
     return false;
   if (fs::exists(report)) {
     nlohmann::json json = nlohmann::json::parse(contentOf(report), nullptr, /*allow_exceptions=*/false);
@@ -320,7 +314,7 @@ void ElasticRun::loseMembers() {
   int rank = json["rank"];
   cause = fmt::format("rank {}: {}", rank, json.value("cause", "it failed"));
   // A host cannot leave out a single device, because each host has the ranks of its first devices.
-  members.loseRank(places, rank, /*isWholePlace=*/job.isCuda && job.answering);
+  members.loseRank(places, rank, /*isAllSlots=*/job.isCuda && job.answering);
 }
 
 /// Waits until the processes of the attempt have ended, which hold the lock of the checkpoints. Then completes the save
@@ -337,26 +331,26 @@ void ElasticRun::completeSave() const {
   close(lock);
 }
 
-void ElasticRun::tell(const rt::RestartRecord &record) const {
-  std::string checkpoint = hasNewCheckpoint() || job.resume ? rt::latestCheckpoint(job.checkpoint) : "";
+void ElasticRun::tell(const RestartRecord &record) const {
+  std::string checkpoint = hasNewCheckpoint() || job.resume ? latestCheckpoint(job.checkpoint) : "";
   std::string from = checkpoint.empty() ? std::string("the beginning, because no checkpoint is finished") : checkpoint;
-  std::string what = record.kind == rt::RestartRecord::grow
+  std::string what = record.kind == RestartRecord::grow
                          ? std::string("lost ranks are back")
                          : fmt::format("restart {} of at most {}: {}", record.number, record.most, record.reason);
   fmt::print("elastic: {}; {} of {} are left; {} goes on with {} from {}\n", what, members.left(),
-             rt::counted(members.all(), "rank"), record.plan, rt::counted(record.ranks, "rank"), from);
+             counted(members.all(), "rank"), record.plan, counted(record.ranks, "rank"), from);
   std::fflush(stdout);
 }
 
 int ElasticRun::run() {
   if (!chooseNext())
-    throw rt::PlanError("--elastic: " + shortage());
+    throw PlanError("--elastic: " + shortage());
   for (;;) {
     int status = runAttempt();
     if (child == 0)
       return status;
-    int code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    rt::RestartRecord record;
+    int code = exitStatusOf(status);
+    RestartRecord record;
     record.ranksBefore = plan.ranks;
     record.most = job.limits.maxRestarts;
     record.endedAt = secondsNow();
@@ -370,19 +364,19 @@ int ElasticRun::run() {
       loseMembers();
       if (failures == job.limits.maxRestarts) {
         printError("espalier", fmt::format("the run has failed after {} (--max-restarts); --resume continues it",
-                                           rt::counted(failures, "restart")));
-        return Failed;
+                                           counted(failures, "restart")));
+        return failed;
       }
       ++failures;
       record.reason = cause;
     }
     if (!chooseNext()) {
       printError("espalier", fmt::format("the run cannot go on: {}; --resume continues it", shortage()));
-      return Failed;
+      return failed;
     }
-    record.kind = hasGrown                           ? rt::RestartRecord::grow
-                  : plan.ranks == record.ranksBefore ? rt::RestartRecord::same
-                                                     : rt::RestartRecord::shrink;
+    record.kind = hasGrown                           ? RestartRecord::grow
+                  : plan.ranks == record.ranksBefore ? RestartRecord::same
+                                                     : RestartRecord::shrink;
     record.ranks = plan.ranks;
     record.plan = plan.file;
     record.number = failures;
@@ -394,21 +388,6 @@ int ElasticRun::run() {
 
 } // namespace
 
-void addElasticOptions(const Verb &run, ElasticWords &words) {
-  Option elastic = run.flag("--elastic", words.isAsked,
-                            "after lost ranks, go on from the last checkpoint with a plan for those that are left, one "
-                            "of X.RANKS.plan beside X.plan (compile --elastic-hosts)")
-                       .needs(run.find("--checkpoint"))
-                       .needs(run.find("--save-every"))
-                       .excludes(run.find("--json"));
-  run.option("--min-ranks", words.minRanks, "the run ends if fewer ranks are left; default: 1")
-      .range(1, 1 << 30)
-      .needs(elastic);
-  run.option("--max-restarts", words.maxRestarts, "failures after which the run goes on; default: 3")
-      .range(0, 1 << 30)
-      .needs(elastic);
-}
-
 int runElastic(const ElasticJob &job) { return ElasticRun(job).run(); }
 
-} // namespace espalier
+} // namespace espalier::rt

@@ -1,6 +1,6 @@
 // Lost and returning slots of an elastic run, and what it tells its attempts.
-#include "tools/elastic/attempt.h"
-#include "tools/elastic/members.h"
+#include "runtime/elastic/attempt.h"
+#include "runtime/elastic/members.h"
 
 #include "runtime/status.h"
 
@@ -8,69 +8,69 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace espalier {
+namespace espalier::rt {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using Places = std::vector<Place>;
+using Places = std::vector<HostSlots>;
 
 TEST(MembersTest, OneHostUsesItsFirstSlots) {
   Members members({{"a", 4, {}}});
-  EXPECT_EQ(members.placesFor(4), Places({{"a", {0, 1, 2, 3}}}));
-  EXPECT_EQ(members.placesFor(3), Places({{"a", {0, 1, 2}}}));
-  EXPECT_EQ(members.placesFor(5), std::nullopt);
+  EXPECT_EQ(members.slotsFor(4), Places({{"a", {0, 1, 2, 3}}}));
+  EXPECT_EQ(members.slotsFor(3), Places({{"a", {0, 1, 2}}}));
+  EXPECT_EQ(members.slotsFor(5), std::nullopt);
 }
 
 /// Loses a rank so often that its slot is lost.
-void loseSlot(Members &members, const std::vector<Place> &places, int rank, bool isWholePlace = false) {
-  members.loseRank(places, rank, isWholePlace);
-  members.loseRank(places, rank, isWholePlace);
+void loseSlot(Members &members, const std::vector<HostSlots> &places, int rank, bool isAllSlots = false) {
+  members.loseRank(places, rank, isAllSlots);
+  members.loseRank(places, rank, isAllSlots);
 }
 
 TEST(MembersTest, ASlotThatLosesItsRankOnceIsUsedAgain) {
   Members members({{"a", 4, {}}});
-  members.loseRank(*members.placesFor(4), 1, /*isWholePlace=*/false);
+  members.loseRank(*members.slotsFor(4), 1, /*isAllSlots=*/false);
   EXPECT_EQ(members.left(), 4);
-  members.loseRank(*members.placesFor(4), 2, /*isWholePlace=*/false);
+  members.loseRank(*members.slotsFor(4), 2, /*isAllSlots=*/false);
   EXPECT_EQ(members.left(), 4) << "another slot";
   members.noteSave();
-  members.loseRank(*members.placesFor(4), 1, /*isWholePlace=*/false);
+  members.loseRank(*members.slotsFor(4), 1, /*isAllSlots=*/false);
   EXPECT_EQ(members.left(), 4) << "the run has saved since";
-  members.loseRank(*members.placesFor(4), 1, /*isWholePlace=*/false);
-  EXPECT_EQ(members.placesFor(3), Places({{"a", {0, 2, 3}}}));
+  members.loseRank(*members.slotsFor(4), 1, /*isAllSlots=*/false);
+  EXPECT_EQ(members.slotsFor(3), Places({{"a", {0, 2, 3}}}));
 }
 
 TEST(MembersTest, ALostRankLosesTheSlotOnWhichItRan) {
   Members members({{"a", 4, {}}});
-  loseSlot(members, *members.placesFor(4), 1);
+  loseSlot(members, *members.slotsFor(4), 1);
   EXPECT_EQ(members.left(), 3);
   EXPECT_EQ(members.all(), 4);
-  EXPECT_EQ(members.placesFor(3), Places({{"a", {0, 2, 3}}}));
-  loseSlot(members, *members.placesFor(3), 1);
-  EXPECT_EQ(members.placesFor(2), Places({{"a", {0, 3}}}));
-  EXPECT_EQ(members.placesFor(3), std::nullopt);
+  EXPECT_EQ(members.slotsFor(3), Places({{"a", {0, 2, 3}}}));
+  loseSlot(members, *members.slotsFor(3), 1);
+  EXPECT_EQ(members.slotsFor(2), Places({{"a", {0, 3}}}));
+  EXPECT_EQ(members.slotsFor(3), std::nullopt);
 }
 
 TEST(MembersTest, RanksCountThroughTheHosts) {
   Members members({{"a", 2, {}}, {"b", 2, {}}});
-  loseSlot(members, *members.placesFor(4), 3);
-  EXPECT_EQ(members.placesFor(2), Places({{"a", {0}}, {"b", {0}}}));
-  EXPECT_EQ(members.placesFor(3), std::nullopt) << "hosts take equally many ranks";
-  loseSlot(members, *members.placesFor(2), 1);
-  EXPECT_EQ(members.placesFor(2), Places({{"a", {0, 1}}}));
+  loseSlot(members, *members.slotsFor(4), 3);
+  EXPECT_EQ(members.slotsFor(2), Places({{"a", {0}}, {"b", {0}}}));
+  EXPECT_EQ(members.slotsFor(3), std::nullopt) << "hosts take equally many ranks";
+  loseSlot(members, *members.slotsFor(2), 1);
+  EXPECT_EQ(members.slotsFor(2), Places({{"a", {0, 1}}}));
 }
 
 TEST(MembersTest, ALostPlaceLosesAllItsSlots) {
   Members members({{"a", 2, {}}, {"b", 2, {}}});
-  loseSlot(members, *members.placesFor(4), 0, /*isWholePlace=*/true);
-  EXPECT_EQ(members.placesFor(2), Places({{"b", {0, 1}}}));
+  loseSlot(members, *members.slotsFor(4), 0, /*isAllSlots=*/true);
+  EXPECT_EQ(members.slotsFor(2), Places({{"b", {0, 1}}}));
 }
 
 TEST(MembersTest, UnknownRanksLoseNothing) {
   Members members({{"a", 2, {}}});
-  members.loseRank(*members.placesFor(2), 2, /*isWholePlace=*/false);
-  members.loseRank(*members.placesFor(2), -1, /*isWholePlace=*/false);
+  members.loseRank(*members.slotsFor(2), 2, /*isAllSlots=*/false);
+  members.loseRank(*members.slotsFor(2), -1, /*isAllSlots=*/false);
   EXPECT_EQ(members.left(), 2);
 }
 
@@ -79,14 +79,14 @@ TEST(MembersTest, ALostHostComesBackWithItsSlots) {
   members.loseHost("a");
   EXPECT_THAT(members.hosts(/*areLost=*/true), ElementsAre("a"));
   EXPECT_THAT(members.hosts(/*areLost=*/false), ElementsAre("b"));
-  EXPECT_EQ(members.placesFor(2), Places({{"b", {0, 1}}}));
+  EXPECT_EQ(members.slotsFor(2), Places({{"b", {0, 1}}}));
   members.takeHost("a");
-  EXPECT_EQ(members.placesFor(4), Places({{"a", {0, 1}}, {"b", {0, 1}}}));
+  EXPECT_EQ(members.slotsFor(4), Places({{"a", {0, 1}}, {"b", {0, 1}}}));
 }
 
 TEST(MembersTest, ASlotReturnsAfterASave) {
   Members members({{"a", 2, {}}});
-  loseSlot(members, *members.placesFor(2), 0);
+  loseSlot(members, *members.slotsFor(2), 0);
   members.takeSlots();
   EXPECT_EQ(members.left(), 1) << "nothing was saved";
   members.noteSave();
@@ -96,9 +96,9 @@ TEST(MembersTest, ASlotReturnsAfterASave) {
 
 TEST(MembersTest, ASlotThatIsLostOnTrialStaysOutTwiceAsLong) {
   Members members({{"a", 2, {}}});
-  members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false); // is on trial from here
+  members.loseRank(*members.slotsFor(2), 0, /*isAllSlots=*/false); // is on trial from here
   for (int saves : {1, 2, 4, 8}) {
-    members.loseRank(*members.placesFor(2), 0, /*isWholePlace=*/false);
+    members.loseRank(*members.slotsFor(2), 0, /*isAllSlots=*/false);
     for (int save = 0; save < saves; ++save) {
       members.takeSlots();
       EXPECT_EQ(members.left(), 1) << saves;
@@ -108,7 +108,7 @@ TEST(MembersTest, ASlotThatIsLostOnTrialStaysOutTwiceAsLong) {
     EXPECT_EQ(members.left(), 2) << saves;
   }
   members.noteSave(); // the trial is over
-  loseSlot(members, *members.placesFor(2), 0);
+  loseSlot(members, *members.slotsFor(2), 0);
   EXPECT_EQ(members.left(), 1);
   members.noteSave();
   members.takeSlots();
@@ -124,11 +124,11 @@ protected:
 
 TEST_F(AttemptTest, TellsPlanAndRestarts) {
   EXPECT_FALSE(attemptOfProcess());
-  rt::RestartRecord restart{rt::RestartRecord::grow, 3, 4, "x.plan", "rank 2: its \"process\"\n\xff", 2, 5, 7.5};
+  RestartRecord restart{RestartRecord::grow, 3, 4, "x.plan", "rank 2: its \"process\"\n\xff", 2, 5, 7.5};
   set(printAttempt({"x.3.plan", "hosts", "f.json", true, {restart}}));
   std::optional<Attempt> read = attemptOfProcess();
   ASSERT_TRUE(read);
-  rt::RunOptions options;
+  RunOptions options;
   options.load = "weights";
   options.acceptChanges = true;
   apply(*read, options);
@@ -139,7 +139,7 @@ TEST_F(AttemptTest, TellsPlanAndRestarts) {
   EXPECT_TRUE(options.acceptChanges);
   EXPECT_TRUE(options.load.empty());
   ASSERT_EQ(options.restarts.size(), 1u);
-  EXPECT_EQ(options.restarts[0].kind, rt::RestartRecord::grow);
+  EXPECT_EQ(options.restarts[0].kind, RestartRecord::grow);
   EXPECT_EQ(options.restarts[0].ranksBefore, 3);
   EXPECT_EQ(options.restarts[0].ranks, 4);
   EXPECT_EQ(options.restarts[0].number, 2);
@@ -150,7 +150,7 @@ TEST_F(AttemptTest, TellsPlanAndRestarts) {
 
 TEST_F(AttemptTest, AnAttemptFromTheBeginningDoesNotResume) {
   set(printAttempt({"x.plan", "", "f.json", false, {}}));
-  rt::RunOptions options;
+  RunOptions options;
   options.load = "weights";
   options.acceptChanges = true; // of a run that was started with --resume
   options.failureReport = "mine.json";
@@ -165,9 +165,9 @@ TEST_F(AttemptTest, RefusesOtherText) {
   for (const char *text : {"", "{", "{}", "[]", R"({"plan":1,"hosts":"","report":"","resume":true,"restarts":[]})",
                            R"({"plan":"x","hosts":"","report":"","resume":true,"restarts":[{}]})"}) {
     set(text);
-    EXPECT_THROW(attemptOfProcess(), rt::PlanError) << text;
+    EXPECT_THROW(attemptOfProcess(), PlanError) << text;
   }
 }
 
 } // namespace
-} // namespace espalier
+} // namespace espalier::rt

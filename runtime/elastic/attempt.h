@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace espalier {
+namespace espalier::rt {
 
 /// The environment variable.
 inline constexpr const char *attemptVariable = "ESPALIER_ELASTIC";
@@ -19,7 +19,7 @@ struct Attempt {
   std::string hosts;  ///< takes the place of `launch --hosts`; empty: one host
   std::string report; ///< the failure report, unless the command line names one
   bool resume = false;
-  std::vector<rt::RestartRecord> restarts;
+  std::vector<RestartRecord> restarts;
 };
 
 /// Returns the attempt as the text of the variable.
@@ -30,6 +30,6 @@ std::string printAttempt(const Attempt &attempt);
 std::optional<Attempt> attemptOfProcess();
 
 /// Changes the options of a run to those of the attempt.
-void apply(const Attempt &attempt, rt::RunOptions &options);
+void apply(const Attempt &attempt, RunOptions &options);
 
-} // namespace espalier
+} // namespace espalier::rt

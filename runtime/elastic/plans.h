@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace espalier {
+namespace espalier::rt {
 
 /// A plan of the run.
 struct ElasticPlan {
@@ -17,4 +17,4 @@ struct ElasticPlan {
 /// model, global batch, sequence, seed, optimizer, schedule, data or target.
 std::vector<ElasticPlan> readElasticPlans(const std::string &file);
 
-} // namespace espalier
+} // namespace espalier::rt

@@ -1,4 +1,4 @@
-#include "tools/elastic/attempt.h"
+#include "runtime/elastic/attempt.h"
 
 #include "runtime/status.h"
 
@@ -6,14 +6,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-namespace espalier {
+namespace espalier::rt {
 namespace {
 
 using Json = nlohmann::json;
 
-rt::RestartRecord restartOf(const Json &json) {
-  rt::RestartRecord record;
-  record.kind = static_cast<rt::RestartRecord::Kind>(json.at("kind").get<int>());
+RestartRecord restartOf(const Json &json) {
+  RestartRecord record;
+  record.kind = static_cast<RestartRecord::Kind>(json.at("kind").get<int>());
   record.ranksBefore = json.at("ranks_before");
   record.ranks = json.at("ranks");
   record.plan = json.at("plan");
@@ -28,7 +28,7 @@ rt::RestartRecord restartOf(const Json &json) {
 
 std::string printAttempt(const Attempt &attempt) {
   Json restarts = Json::array();
-  for (const rt::RestartRecord &record : attempt.restarts)
+  for (const RestartRecord &record : attempt.restarts)
     restarts.push_back({{"kind", static_cast<int>(record.kind)},
                         {"ranks_before", record.ranksBefore},
                         {"ranks", record.ranks},
@@ -56,12 +56,12 @@ std::optional<Attempt> attemptOfProcess() {
       attempt.restarts.push_back(restartOf(restart));
     return attempt;
   } catch (const Json::exception &error) {
-    throw rt::PlanError(
+    throw PlanError(
         fmt::format("{}: not what `run --elastic` tells its processes ({}); unset it", attemptVariable, error.what()));
   }
 }
 
-void apply(const Attempt &attempt, rt::RunOptions &options) {
+void apply(const Attempt &attempt, RunOptions &options) {
   options.resume = attempt.resume;
   options.acceptChanges &= attempt.resume;
   if (attempt.resume)
@@ -71,4 +71,4 @@ void apply(const Attempt &attempt, rt::RunOptions &options) {
   options.restarts = attempt.restarts;
 }
 
-} // namespace espalier
+} // namespace espalier::rt

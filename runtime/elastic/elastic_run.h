@@ -1,11 +1,9 @@
 // Supervises an elastic run: starts its ranks, and after a failure starts those that are left with another plan.
 #pragma once
 
+#include "runtime/elastic/attempt.h"
+#include "runtime/elastic/plans.h"
 #include "runtime/launch/rank_table.h"
-#include "tools/elastic/attempt.h"
-#include "tools/elastic/plans.h"
-
-#include "tools/command_line/command_line.h"
 
 #include <csignal>
 #include <filesystem>
@@ -13,22 +11,18 @@
 #include <string>
 #include <vector>
 
-namespace espalier {
+namespace espalier::rt {
 
-/// The options of an elastic run.
-struct ElasticWords {
-  bool isAsked = false;
+/// The limits of an elastic run.
+struct ElasticLimits {
   int minRanks = 1, maxRestarts = 3;
 };
 
-/// Adds --elastic and its limits to a verb that has --checkpoint and --json.
-void addElasticOptions(const Verb &run, ElasticWords &words);
-
 /// The input of an elastic run.
 struct ElasticJob {
-  ElasticWords limits;
+  ElasticLimits limits;
   std::vector<ElasticPlan> plans; ///< those with the most ranks first
-  std::vector<rt::launch::Host> hosts;
+  std::vector<launch::Host> hosts;
   bool isCuda = false;              ///< slots are devices
   std::filesystem::path checkpoint; ///< folder of the checkpoints, which this process reads
   std::filesystem::path report;     ///< --failure-report; empty: none
@@ -42,11 +36,11 @@ struct ElasticJob {
   std::function<int(const Attempt &)> runAttempt;
 };
 
-/// Runs the command of this process again and again, each time as an Attempt, until the run ends: at its last step, by
-/// a signal, by a user error, or because too few ranks or restarts are left. After a failure, the plan with the most
+/// Runs the command of this process repeatedly, each time as an Attempt, until the run ends: at its last step, by a
+/// signal, by a user error, or because too few ranks or restarts are left. After a failure, the plan with the most
 /// ranks that fits the slots that are left goes on from the last finished checkpoint. After each save, lost slots and
 /// hosts that answer again are taken back if a plan with more ranks fits then. Returns the exit status, also in each
 /// child that has called `job.runAttempt`. Throws PlanError if no plan fits the slots at the start.
 int runElastic(const ElasticJob &job);
 
-} // namespace espalier
+} // namespace espalier::rt

@@ -1,11 +1,11 @@
-#include "tools/elastic/members.h"
+#include "runtime/elastic/members.h"
 
 #include <algorithm>
 
-namespace espalier {
+namespace espalier::rt {
 
-Members::Members(const std::vector<rt::launch::Host> &hosts) {
-  for (const rt::launch::Host &host : hosts)
+Members::Members(const std::vector<launch::Host> &hosts) {
+  for (const launch::Host &host : hosts)
     members.push_back({host.address, std::vector<Slot>(host.slots)});
 }
 
@@ -31,11 +31,11 @@ int Members::all() const {
   return count;
 }
 
-std::optional<std::vector<Place>> Members::placesFor(int ranks) const {
+std::optional<std::vector<HostSlots>> Members::slotsFor(int ranks) const {
   for (int count = std::min(static_cast<int>(members.size()), ranks); count > 0; --count) {
     if (ranks % count != 0)
       continue;
-    std::vector<Place> places;
+    std::vector<HostSlots> places;
     for (const Host &host : members) {
       std::vector<int> free = host.freeSlots();
       if (static_cast<int>(places.size()) == count || static_cast<int>(free.size()) < ranks / count)
@@ -62,12 +62,12 @@ void Members::lose(Slot &slot) {
   slot.savesOut = slot.isLost ? 1 << (slot.strikes - 1) : 0;
 }
 
-void Members::loseRank(const std::vector<Place> &places, int rank, bool isWholePlace) {
-  for (const Place &place : places) {
+void Members::loseRank(const std::vector<HostSlots> &places, int rank, bool isAllSlots) {
+  for (const HostSlots &place : places) {
     int count = static_cast<int>(place.slots.size());
     Host *host = find(place.address);
     if (host && rank >= 0 && rank < count)
-      for (int i = isWholePlace ? 0 : rank; i < (isWholePlace ? count : rank + 1); ++i)
+      for (int i = isAllSlots ? 0 : rank; i < (isAllSlots ? count : rank + 1); ++i)
         lose(host->slots[place.slots[i]]);
     rank -= count;
   }
@@ -108,4 +108,4 @@ void Members::takeSlots() {
       }
 }
 
-} // namespace espalier
+} // namespace espalier::rt
