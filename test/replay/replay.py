@@ -6,10 +6,12 @@ Usage: replay.py BUILD [--share N] [--update] [--against OTHER/bin/espalier]
 Each case is a run file of configs/ under one split, for one target. The record holds one hash for the IR after each
 phase, one for the plan as text and one for the plan. Plans hold machine code, which the text leaves out, so they are
 compared only if LLVM's version is the record's.
---share N replays every N-th case. --update writes the record anew. --against prints, for
-the first case that differs, the difference of the first phase that differs between two builds.
+Each case that differs is printed with its first phase that differs, and at the end the number of cases per first phase.
+--share N replays every N-th case. --update writes the record anew. --against compares with another build instead of
+the record, and prints the difference of the first phase of the first case that differs.
 """
 import argparse
+import collections
 import concurrent.futures
 import difflib
 import hashlib
@@ -153,15 +155,19 @@ def main():
         return 0
     record = replay(options.against, selected) if options.against else json.loads(RECORD.read_text())
     left_out = set() if options.against or record["llvm"] == llvm_version() else {"plan"}
-    differing = []
+    differing, firsts = [], collections.Counter()
     for case in selected:
         before, now = record.get(case[0], {}), results[case[0]]
         keys = [key for key in sorted({*before, *now} - left_out) if before.get(key) != now.get(key)]
         if keys:
             differing.append(case)
-            print(f"{case[0]}: differs in {', '.join(keys)}")
+            later = f", then in {', '.join(keys[1:])}" if keys[1:] else ""
+            print(f"{case[0]}: differs first in {keys[0]}{later}")
+            firsts[keys[0]] += 1
     if differing and options.against:
         show_difference(espalier, options.against, differing[0])
+    for phase, count in sorted(firsts.items()):
+        print(f"{count} cases differ first in {phase}")
     print(f"{len(selected) - len(differing)} of {len(selected)} cases are as before")
     return 1 if differing else 0
 
