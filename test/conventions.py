@@ -69,25 +69,36 @@ def include_direction(tree):
                 yield file, number, f"only compiler/import reads YAML, not {file}"
 
 
-def folders_layered(tree):
-    """Checks that no folder of the compiler includes itself over other folders or over files at the compiler's top."""
-    above = {}  # the first include of each pair of folders or top-level stems
-    for file in tree.named(".cpp", ".h", under="compiler/"):
+# Folders of one room that still include each other.
+CYCLES = {("compiler/import/huggingface", "compiler/import/run"), ("runtime/checkpoint", "runtime/train")}
+
+
+def folder_cycles(tree):
+    """Checks that the folders of a room do not include each other, directly or through others. A folder may include the
+    folders around it and below it."""
+    edges = {}  # folder -> included folder -> the first (file, line)
+    for file in tree.named(".cpp", ".h"):
+        folder = file.rpartition("/")[0]
         for number, line in enumerate(tree.lines(file), 1):
-            match = re.match(r'#include "compiler/([\w/]+)', line)
-            pair = [path.split("/")[0] for path in (re.sub(r"\.\w+$", "", file)[9:], match[1])] if match else []
-            if pair and pair[0] != pair[1]:
-                above.setdefault(pair[0], {}).setdefault(pair[1], (file, number))
-    for folder in sorted(name for name in above if any(f.startswith(f"compiler/{name}/") for f in tree.files)):
-        open_ends, known = [[folder]], set()
-        while open_ends:
-            path = open_ends.pop(0)
-            if folder in above.get(path[-1], ()):
-                yield *above[folder][(path + [folder])[1]], f"circle of includes: {' -> '.join(path + [folder])}"
-                break
-            for other in sorted(set(above.get(path[-1], ())) - known):
-                known.add(other)
-                open_ends.append(path + [other])
+            match = INCLUDE.match(line)
+            other = match[1].rpartition("/")[0] if match else ""
+            nested = folder.startswith(other + "/") or other.startswith(folder + "/")
+            if file.split("/")[0] in ALLOWED and other.split("/")[0] == file.split("/")[0] and other != folder and not nested:
+                edges.setdefault(folder, {}).setdefault(other, (file, number))
+
+    def reached(folder):
+        seen, waiting = set(), [folder]
+        while waiting:
+            for other in edges.get(waiting.pop(), ()):
+                if other not in seen and tuple(sorted((folder, other))) not in CYCLES:
+                    seen.add(other)
+                    waiting.append(other)
+        return seen
+
+    for folder in sorted(edges):
+        for other, (file, number) in sorted(edges[folder].items()):
+            if tuple(sorted((folder, other))) not in CYCLES and folder in reached(other):
+                yield file, number, f"{folder} must not include {other}, which includes {folder}"
 
 
 def build_direction(tree):
@@ -293,7 +304,7 @@ def merged(tree):
                 yield file, number, "half of a merge stands here"
 
 
-RULES = (include_direction, folders_layered, build_direction, file_length, body_lengths, passes_complete, ops_described,
+RULES = (include_direction, folder_cycles, build_direction, file_length, body_lengths, passes_complete, ops_described,
          attributes_declared, constraints_tested, executor_plain, columns, formatted, merged)
 
 

@@ -4,9 +4,9 @@
 #include "compiler/choose/choose_plan.h"
 #include "compiler/driver.h"
 #include "compiler/profile/profile_model.h"
-#include "planner/answer/diagnose.h"
 #include "planner/answer/explain.h"
 #include "planner/search.h"
+#include "planner/search/diagnose.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -2,7 +2,7 @@
 #include "planner/answer/explain.h"
 
 #include "planner/model/schedule.h"
-#include "planner/search/simplicity.h"
+#include "planner/model/simplicity.h"
 
 #include <algorithm>
 #include <fmt/format.h>

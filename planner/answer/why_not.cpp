@@ -1,7 +1,7 @@
 #include "planner/answer/why_not.h"
 
 #include "planner/answer/explain.h"
-#include "planner/search/simplicity.h"
+#include "planner/model/simplicity.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "planner/search/incumbents.h"
 
-#include "planner/search/simplicity.h"
+#include "planner/model/simplicity.h"
 
 #include <algorithm>
 

@@ -3,11 +3,11 @@
 // the result does not depend on it.
 #include "planner/search.h"
 
-#include "planner/answer/diagnose.h"
+#include "planner/model/simplicity.h"
 #include "planner/price.h"
+#include "planner/search/diagnose.h"
 #include "planner/search/incumbents.h"
 #include "planner/search/parallel.h"
-#include "planner/search/simplicity.h"
 
 #include <algorithm>
 #include <chrono>

@@ -2,15 +2,26 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .planning import Plan
+from typing import Any, Protocol, Sequence
 
 _COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#994455", "#997700", "#004488")
 
 
-def plan_html(plan: "Plan") -> str:
+class Plan(Protocol):
+    """The part of a plan that the table shows."""
+    @property
+    def step_seconds(self) -> float: ...
+    @property
+    def predicted(self) -> dict[str, Any]: ...
+    @property
+    def binding(self) -> str: ...
+    @property
+    def alternatives(self) -> Sequence["Plan"]: ...
+    def describe(self) -> str: ...
+    def timeline(self) -> list[dict[str, Any]]: ...
+
+
+def plan_html(plan: Plan) -> str:
     """Returns a table of the plan and its alternatives, the pipeline's timeline, and a bar with the parts of a step.
 
     The plan is called the best one only if no alternative is faster. A run file may pin a slower plan.
@@ -26,7 +37,7 @@ def plan_html(plan: "Plan") -> str:
             f"{_timeline(plan.timeline())}{_bar(plan.predicted)}<p>{html.escape(plan.binding)}</p>")
 
 
-def _row(name: str, plan: "Plan") -> str:
+def _row(name: str, plan: Plan) -> str:
     predicted = plan.predicted
     memory = f"{max(predicted['memory_bytes']) / 2**30:.2f}/{predicted['memory_limit_bytes'] / 2**30:.2f}"
     cells = (name, plan.describe(), f"{predicted['step_seconds']:.4g}", f"{predicted['tokens_per_second']:,.0f}",

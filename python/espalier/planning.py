@@ -10,6 +10,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 from . import command
 from .errors import InputError
+from .notebook import plan_html
 
 PathLike = Union[str, "os.PathLike[str]"]
 Pins = Union[str, Mapping[str, Any], None]
@@ -136,7 +137,6 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Returns the table of plans, the pipeline's timeline, and the parts of a step for notebooks."""
-        from .notebook import plan_html
         return plan_html(self)
 
 

@@ -4,7 +4,7 @@
 #include "messages/data_error.h"
 #include "runtime/dataset/json_array.h"
 #include "runtime/dataset/json_fields.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <cstring>

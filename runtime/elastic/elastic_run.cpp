@@ -8,7 +8,7 @@
 #include "runtime/elastic/attempt.h"
 #include "runtime/elastic/members.h"
 #include "runtime/files/atomic_file.h"
-#include "runtime/launch/child_process.h"
+#include "runtime/processes/child_process.h"
 #include "runtime/status.h"
 
 #include "messages/error_line.h"

@@ -2,7 +2,7 @@
 
 #include "runtime/generate/text_stream.h"
 #include "runtime/tokenizer/tokenizer.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #include "runtime/generate/decode_processes.h"
 
 #include "runtime/crash_report.h"
-#include "runtime/launch/processes.h"
 #include "runtime/memory_check.h"
+#include "runtime/processes/processes.h"
 #include "runtime/run/failure_report.h"
 #include "runtime/run/mpi_rank.h"
 #include "runtime/run/run_processes.h"

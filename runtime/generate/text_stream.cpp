@@ -1,6 +1,6 @@
 #include "runtime/generate/text_stream.h"
 
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 
 #include "runtime/jinja/run.h"
 #include "runtime/jinja/text.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "runtime/jinja/text.h"
 
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <fmt/format.h>

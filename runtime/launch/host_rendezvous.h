@@ -4,9 +4,9 @@
 #pragma once
 
 #include "runtime/launch/control_channel.h"
-#include "runtime/launch/processes.h"
 #include "runtime/launch/socket.h"
 #include "runtime/launch/topology.h"
+#include "runtime/launch/watch.h"
 
 namespace espalier::rt::launch {
 

@@ -24,6 +24,12 @@ struct Sight {
   uint32_t beats = 0;          ///< heartbeat counter
 };
 
+/// A process that supervises other ranks of the same world.
+struct Neighbour {
+  std::vector<int> ranks;
+  int handle = -1; ///< readable once that process has ended
+};
+
 /// Judges the ranks of one host.
 class Watch {
 public:

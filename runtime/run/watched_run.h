@@ -1,7 +1,7 @@
 // Shared code of all processes that fork ranks and supervise them.
 #pragma once
 
-#include "runtime/launch/processes.h"
+#include "runtime/processes/processes.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/rank_result.h"
 #include "runtime/run/run.h"

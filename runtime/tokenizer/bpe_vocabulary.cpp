@@ -4,7 +4,7 @@
 #include "messages/data_error.h"
 #include "messages/json_reason.h"
 #include "runtime/tokenizer/byte_level.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 // The map has 256 entries and its largest character is U+0143.
 #include "runtime/tokenizer/byte_level.h"
 
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 namespace espalier::rt {
 

@@ -3,7 +3,7 @@
 
 #include "runtime/tokenizer/hf_json.h"
 #include "runtime/tokenizer/unicode_classes.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 

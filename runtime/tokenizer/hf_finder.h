@@ -4,7 +4,7 @@
 #include "format/regex.h"
 #include "runtime/tokenizer/hf_json.h"
 #include "runtime/tokenizer/hf_pattern.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <memory>
 #include <string>

@@ -8,7 +8,7 @@
 #include "runtime/tokenizer/hf_json.h"
 #include "runtime/tokenizer/hf_steps.h"
 #include "runtime/tokenizer/tokenizer.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <filesystem>
 

@@ -3,7 +3,7 @@
 #include "runtime/tokenizer/sentencepiece_normalizer.h"
 
 #include "messages/data_error.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <cstring>

@@ -6,7 +6,7 @@
 #include "runtime/tokenizer/hf_added_tokens.h"
 #include "runtime/tokenizer/sentencepiece_normalizer.h"
 #include "runtime/tokenizer/tokenizer.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include "sentencepiece_model.pb.h"
 

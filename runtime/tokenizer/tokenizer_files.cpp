@@ -5,7 +5,7 @@
 #include "runtime/files/mapped_file.h"
 #include "runtime/tokenizer/byte_level.h"
 #include "runtime/tokenizer/train_bpe.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 
 #include "messages/data_error.h"
 #include "runtime/tokenizer/byte_level.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <fmt/format.h>

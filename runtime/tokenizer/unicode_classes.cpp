@@ -2,7 +2,7 @@
 // additions. Newer versions would change the tokens of texts with newer characters.
 #include "runtime/tokenizer/unicode_classes.h"
 
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <span>
 #include <utf8proc.h>

@@ -2,7 +2,7 @@
 // library needs quadratic time for a run of marks.
 #include "runtime/tokenizer/unicode_normal.h"
 
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 
 #include <algorithm>
 #include <array>

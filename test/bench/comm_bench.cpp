@@ -3,7 +3,7 @@
 // at the same time.
 #include "runtime/comm/local.h"
 #include "runtime/comm/mpi.h"
-#include "runtime/launch/processes.h"
+#include "runtime/processes/processes.h"
 #include "runtime/run/rank.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "planner/answer/why_not.h"
-#include "planner/search/simplicity.h"
+#include "planner/model/simplicity.h"
 #include "test/planner/shapes.h"
 
 #include <gmock/gmock.h>

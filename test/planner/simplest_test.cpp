@@ -1,6 +1,6 @@
 // Tests the choice between equally fast plans.
+#include "planner/model/simplicity.h"
 #include "planner/search.h"
-#include "planner/search/simplicity.h"
 #include "test/planner/shapes.h"
 
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include "test/runtime/comm_back_ends.h"
 
 #include "runtime/comm/local.h"
-#include "runtime/launch/processes.h"
+#include "runtime/processes/processes.h"
 
 #include <gtest/gtest.h>
 #include <thread>

@@ -1,6 +1,6 @@
 // Processes of one host die, hang or fail. The other processes end within seconds, and the first failure is reported.
 #include "runtime/comm/local.h"
-#include "runtime/launch/processes.h"
+#include "runtime/processes/processes.h"
 #include "test/sanitizer.h"
 
 #include <atomic>

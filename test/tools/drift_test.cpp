@@ -1,5 +1,5 @@
 // The comparison of a run with the prediction that its plan holds.
-#include "tools/run/drift.h"
+#include "tools/report/drift.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include "tools/checkpoint/inspect_checkpoint.h"
 #include "tools/data/data_command.h"
-#include "tools/run/plan_sections.h"
+#include "tools/report/plan_sections.h"
 
 #include "format/mesh.h"
 #include "messages/error_line.h"

@@ -5,7 +5,7 @@
 #include "format/path_kind.h"
 #include "messages/data_error.h"
 #include "runtime/dataset/tokenize_files.h"
-#include "runtime/dataset/tokenize_partitions.h"
+#include "runtime/dataset/tokenize_ranges.h"
 #include "runtime/tokenizer/tokenizer_files.h"
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 #include "tools/run/host_lines.h"
 
 #include "messages/error_line.h"
-#include "runtime/launch/child_process.h"
 #include "runtime/launch/frames.h"
+#include "runtime/processes/child_process.h"
 #include "runtime/status.h"
 #include "tools/run/run_status.h"
 

@@ -2,7 +2,7 @@
 // process group, because a terminal signals a whole group.
 #include "tools/run/mpirun.h"
 
-#include "runtime/launch/child_process.h"
+#include "runtime/processes/child_process.h"
 #include "runtime/status.h"
 #include "tools/run/run_status.h"
 

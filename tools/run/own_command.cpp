@@ -1,6 +1,6 @@
 #include "tools/run/own_command.h"
 
-#include "runtime/launch/child_process.h"
+#include "runtime/processes/child_process.h"
 
 #include <cerrno>
 #include <cstring>

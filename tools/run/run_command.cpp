@@ -20,9 +20,9 @@
 #include "runtime/train/prometheus.h"
 #include "runtime/train/stop.h"
 #include "tools/checkpoint/save_hf.h"
+#include "tools/report/drift.h"
+#include "tools/report/plan_sections.h"
 #include "tools/run/choose_device.h"
-#include "tools/run/drift.h"
-#include "tools/run/plan_sections.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include "runtime/device/cuda/devices.h"
 
 #include "runtime/device/cuda/matmul.h"
-#include "runtime/launch/child_process.h"
+#include "runtime/processes/child_process.h"
 #include "runtime/status.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "runtime/dataset/dataset_report.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/tokenizer/gpt2_scanner.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 #include "test/fuzz/memory_file.h"
 
 #include <cstdlib>

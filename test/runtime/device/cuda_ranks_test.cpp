@@ -3,7 +3,7 @@
 #include "format/mesh.h"
 #include "runtime/comm/local.h"
 #include "runtime/device/device.h"
-#include "runtime/launch/processes.h"
+#include "runtime/processes/processes.h"
 #include "test/sanitizer.h"
 
 #include <gmock/gmock.h>

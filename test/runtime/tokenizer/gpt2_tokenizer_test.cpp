@@ -3,7 +3,7 @@
 #include "runtime/tokenizer/byte_level.h"
 #include "runtime/tokenizer/gpt2_scanner.h"
 #include "runtime/tokenizer/tokenizer.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <gmock/gmock.h>

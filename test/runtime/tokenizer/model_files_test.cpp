@@ -5,7 +5,7 @@
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/train_bpe.h"
 #include "runtime/tokenizer/unicode_normal.h"
-#include "runtime/tokenizer/utf8.h"
+#include "runtime/utf8.h"
 #include "test/runtime/tokenizer/golden.h"
 
 #include <fmt/format.h>

@@ -1,10 +1,10 @@
-#include "tools/run/plan_sections.h"
+#include "tools/report/plan_sections.h"
 
 #include "compiler/report/page.h"
 #include "format/mesh.h"
 #include "runtime/files/atomic_file.h"
 #include "runtime/program.h"
-#include "tools/run/drift.h"
+#include "tools/report/drift.h"
 
 #include <algorithm>
 #include <cmath>

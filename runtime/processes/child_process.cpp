@@ -1,5 +1,5 @@
 // The only callers of waitpid.
-#include "runtime/launch/child_process.h"
+#include "runtime/processes/child_process.h"
 
 #include <cerrno>
 #include <ctime>

@@ -1,8 +1,8 @@
 // Ranks are forked without exec, so their shared mappings have equal addresses and they inherit what the parent has
 // loaded. The parent supervises its children and sleeps on their pidfds.
-#include "runtime/launch/processes.h"
+#include "runtime/processes/processes.h"
 
-#include "runtime/launch/child_process.h"
+#include "runtime/processes/child_process.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "tools/run/drift.h"
+#include "tools/report/drift.h"
 
 #include "format/host_machine.h"
 #include "messages/counted.h"

@@ -20,12 +20,6 @@ struct Process {
   std::optional<int> status; ///< the status from waitpid, once the process has ended
 };
 
-/// A process that supervises other ranks of the same world.
-struct Neighbour {
-  std::vector<int> ranks;
-  int handle = -1; ///< readable once that process has ended
-};
-
 /// Forks a process for each of `ranks` of `world`. The process runs body(rank), sends heartbeats, and exits with the
 /// result; 0 means that the rank has completed. An exception is the rank's failure. The processes die with the calling
 /// thread. No other thread may hold a lock during the call, because the forked processes could not release the lock.

@@ -1,4 +1,4 @@
-#include "planner/search/simplicity.h"
+#include "planner/model/simplicity.h"
 
 #include <algorithm>
 #include <tuple>

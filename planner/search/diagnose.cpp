@@ -1,5 +1,5 @@
 // Finds relaxations by repeated searches with one change each, cheapest first.
-#include "planner/answer/diagnose.h"
+#include "planner/search/diagnose.h"
 
 #include "planner/answer/explain.h"
 #include "planner/search/stage_options.h"
