@@ -114,7 +114,7 @@ Value repeated(Run &run, const Value &value, int64_t count) {
   return makeList(run, std::move(items), sequence.isTuple);
 }
 
-/// Returns the place of an index, which counts from the end if it is negative; nothing outside of `length`.
+/// Returns the position of an index, which counts from the end if it is negative; nothing outside of `length`.
 std::optional<size_t> placeOf(int64_t index, int64_t length) {
   index += index < 0 ? length : 0;
   return index >= 0 && index < length ? std::optional(static_cast<size_t>(index)) : std::nullopt;

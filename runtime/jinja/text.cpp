@@ -37,7 +37,7 @@ void addTitle(char32_t character, std::u32string &out) {
     out += i == 0 ? upper[i] : static_cast<char32_t>(utf8proc_tolower(static_cast<int32_t>(upper[i])));
 }
 
-/// Whether a sigma at this place ends a word: a cased letter comes before it, and none after it.
+/// Whether a sigma at this position ends a word: a cased letter comes before it, and none after it.
 bool isFinalSigma(std::u32string_view text, size_t at) {
   auto isIgnorable = [](char32_t c) {
     int32_t kind = categoryOf(c);

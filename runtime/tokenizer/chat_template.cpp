@@ -88,7 +88,7 @@ size_t answerEnd(std::string_view text, size_t begin, std::string_view content) 
   return begin + least + trimmed(added.substr(least), jinja::Side::Right).size();
 }
 
-/// Returns the places of the answers of a template without `generation` blocks, in the text of all messages.
+/// Returns the positions of the answers of a template without `generation` blocks, in the text of all messages.
 std::vector<std::pair<size_t, size_t>> answersOf(const ChatTemplate &chat, std::span<const ChatMessage> messages,
                                                  std::string_view text, const Json &more) {
   std::vector<std::pair<size_t, size_t>> answers;

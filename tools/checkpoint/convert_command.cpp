@@ -23,7 +23,7 @@
 namespace espalier {
 namespace {
 
-struct ConvertWords {
+struct ConvertArguments {
   std::string source, target, to, run, base, names = "mcore", format = "safetensors", reference;
   bool merges = false, json = false;
   int64_t tp = 1, pp = 1, shards = 0;
@@ -36,62 +36,62 @@ void requireNone(const Diagnostics &diagnostics) {
     throw rt::ReportedElsewhere(UserError);
 }
 
-std::string configText(const ConvertWords &words, const ImportedRun &run, const std::string &type) {
+std::string configText(const ConvertArguments &arguments, const ImportedRun &run, const std::string &type) {
   Diagnostics diagnostics;
   std::string text;
-  if (words.reference.empty()) {
+  if (arguments.reference.empty()) {
     text = hfConfigText(run, type, diagnostics);
   } else {
-    std::string file = words.reference + "/config.json";
+    std::string file = arguments.reference + "/config.json";
     text = agreeingHfConfig(run, type, file, rt::readText(file, uint64_t(1) << 20), diagnostics);
   }
   requireNone(diagnostics);
   return text;
 }
 
-void toHf(const ConvertWords &words, const ImportedRun &run, const rt::ConvertedModel &model,
+void toHf(const ConvertArguments &arguments, const ImportedRun &run, const rt::ConvertedModel &model,
           const std::filesystem::path &tokenizerPlace) {
   rt::HfExport options;
-  options.format = words.format == "bin" ? rt::WeightFormat::Bin : rt::WeightFormat::Safetensors;
-  options.shards = words.shards;
-  options.reference = words.reference;
+  options.format = arguments.format == "bin" ? rt::WeightFormat::Bin : rt::WeightFormat::Safetensors;
+  options.shards = arguments.shards;
+  options.reference = arguments.reference;
   options.files = rt::tokenizerFilesIn(tokenizerPlace);
-  options.mergesAdapters = words.merges;
-  rt::convertToHf(model, words.source, words.target, options,
-                  [&](const std::string &type) { return configText(words, run, type); });
+  options.mergesAdapters = arguments.merges;
+  rt::convertToHf(model, arguments.source, arguments.target, options,
+                  [&](const std::string &type) { return configText(arguments, run, type); });
 }
 
 /// Checks that the options fit the adapters of the model and the source.
-void checkAdapters(const ConvertWords &words, const rt::ConvertedModel &model, rt::WeightSystem from) {
+void checkAdapters(const ConvertArguments &arguments, const rt::ConvertedModel &model, rt::WeightSystem from) {
   bool hasAdapters = !model.adapters.model.parameters.empty(), isAdapter = from == rt::WeightSystem::Peft;
-  if (isAdapter == words.base.empty() && words.to != "peft")
+  if (isAdapter == arguments.base.empty() && arguments.to != "peft")
     throw rt::PlanError(
         isAdapter
-            ? fmt::format("{}: holds adapters alone; --base names the weights beside which they lie", words.source)
-            : fmt::format("--base is of a source with adapters of peft, {} has none", words.source));
-  if (words.to == "espalier" || words.to == "peft")
+            ? fmt::format("{}: holds adapters alone; --base names the weights beside which they lie", arguments.source)
+            : fmt::format("--base is of a source with adapters of peft, {} has none", arguments.source));
+  if (arguments.to == "espalier" || arguments.to == "peft")
     return;
-  if (hasAdapters && !words.merges)
+  if (hasAdapters && !arguments.merges)
     throw rt::PlanError(
         fmt::format("{}: its adapters are lost in {}; --merge with --to hf adds them to the weights, --to "
                     "peft writes them alone",
-                    words.source, words.to));
-  if (words.merges && !hasAdapters)
+                    arguments.source, arguments.to));
+  if (arguments.merges && !hasAdapters)
     throw rt::PlanError(fmt::format("--merge adds adapters to weights, and {} has no pet_config",
-                                    words.run.empty() ? "the model" : words.run));
+                                    arguments.run.empty() ? "the model" : arguments.run));
 }
 
 /// Refuses files of transformers if the norms of the run count their weights from another number.
-void checkNorms(const ConvertWords &words, const ImportedRun &run, rt::WeightSystem from) {
+void checkNorms(const ConvertArguments &arguments, const ImportedRun &run, rt::WeightSystem from) {
   const std::string name = "layernorm_zero_centered_gamma";
   auto size = run.sizes.find(name);
   bool hasHf = std::ranges::find(run.config.weights, "hf", &WeightRules::system) != run.config.weights.end();
   bool isFromOne = size != run.sizes.end() && size->second.number.value_or(0) != 0;
-  if (isFromOne && !hasHf && (words.to == "hf" || from == rt::WeightSystem::Hf))
+  if (isFromOne && !hasHf && (arguments.to == "hf" || from == rt::WeightSystem::Hf))
     throw rt::PlanError(
         fmt::format("{}: {} is True, and norms of transformers' {} count from 0; --to megatron converts "
                     "the weights",
-                    words.run, name, run.config.model.name));
+                    arguments.run, name, run.config.model.name));
 }
 
 /// A temporary folder beside the target, for the files of one conversion. The destructor removes it.
@@ -113,85 +113,88 @@ public:
 };
 
 /// Imports the run file, or else the model that the source or --reference tells.
-ImportedRun importModel(const ConvertWords &words, const ScratchFolder &scratch) {
-  if (!words.run.empty())
-    return importRun(words.run);
-  bool isFolder = std::filesystem::is_directory(words.source);
-  rt::WeightSystem system = isFolder ? rt::systemAt(words.source) : rt::WeightSystem::Megatron;
-  bool isKept = system == rt::WeightSystem::Espalier && keepsRun(words.source);
-  std::string folder = isKept || system == rt::WeightSystem::Hf ? words.source : words.reference;
+ImportedRun importModel(const ConvertArguments &arguments, const ScratchFolder &scratch) {
+  if (!arguments.run.empty())
+    return importRun(arguments.run);
+  bool isFolder = std::filesystem::is_directory(arguments.source);
+  rt::WeightSystem system = isFolder ? rt::systemAt(arguments.source) : rt::WeightSystem::Megatron;
+  bool isKept = system == rt::WeightSystem::Espalier && keepsRun(arguments.source);
+  std::string folder = isKept || system == rt::WeightSystem::Hf ? arguments.source : arguments.reference;
   if (folder.empty())
     throw UsageError("the model is not known; --model names its run file, --reference its folder of transformers");
   return importRun(writeFolderRun(folder, scratch.path).run);
 }
 
 /// Returns the name of the weights beside which adapters lie: --base, or the weights that the run started from.
-std::string baseOf(const ConvertWords &words, const ImportedRun &run) {
-  if (!words.base.empty())
-    return words.base;
-  std::filesystem::path weights = rt::keptWeights(rt::sideFolderOf(words.source));
+std::string baseOf(const ConvertArguments &arguments, const ImportedRun &run) {
+  if (!arguments.base.empty())
+    return arguments.base;
+  std::filesystem::path weights = rt::keptWeights(rt::sideFolderOf(arguments.source));
   std::string name = rt::baseModelNameOf(weights.empty() ? std::filesystem::path(run.config.loadCheckpoint) : weights);
   if (name.empty())
     fmt::print(stderr,
                "{}: note: adapter_config.json names no base model, because the run did not start from a folder of "
                "transformers; --base NAME names it\n",
-               words.target);
+               arguments.target);
   return name;
 }
 
 /// Returns what a checkpoint keeps: the run file and the model file, and the tokenizer of the weights.
-std::vector<rt::SideFile> keptOf(const ConvertWords &words, const ImportedRun &run) {
-  const std::string &weights = words.base.empty() ? words.source : words.base;
+std::vector<rt::SideFile> keptOf(const ConvertArguments &arguments, const ImportedRun &run) {
+  const std::string &weights = arguments.base.empty() ? arguments.source : arguments.base;
   std::vector<rt::SideFile> files = rt::keptTexts(run.runText, run.config.modelFile, run.modelText);
   for (rt::SideFile &file : rt::tokenizerFilesIn(rt::sideFolderOf(weights)))
     files.push_back(std::move(file));
   return files;
 }
 
-/// Writes the checkpoint that `words.source` is converted to on the way to another system, and makes it the source.
-void convertFirst(ConvertWords &words, const rt::ConvertedModel &model, rt::WeightSystem from,
+/// Writes the checkpoint that `arguments.source` is converted to on the way to another system, and makes it the source.
+void convertFirst(ConvertArguments &arguments, const rt::ConvertedModel &model, rt::WeightSystem from,
                   const ScratchFolder &scratch) {
   std::filesystem::path checkpoint = scratch.path / "checkpoint";
-  rt::convertToNative(model, from, words.source, checkpoint, words.base);
-  words.source = checkpoint;
+  rt::convertToNative(model, from, arguments.source, checkpoint, arguments.base);
+  arguments.source = checkpoint;
 }
 
-void convert(ConvertWords words) {
-  std::filesystem::path tokenizerPlace = rt::sideFolderOf(words.source);
-  rt::WeightSystem from = rt::systemAt(words.source);
-  ScratchFolder scratch(words.target);
-  ImportedRun run = importModel(words, scratch);
+void convert(ConvertArguments arguments) {
+  std::filesystem::path tokenizerPlace = rt::sideFolderOf(arguments.source);
+  rt::WeightSystem from = rt::systemAt(arguments.source);
+  ScratchFolder scratch(arguments.target);
+  ImportedRun run = importModel(arguments, scratch);
   requireNone(run.diagnostics);
-  checkNorms(words, run, from);
+  checkNorms(arguments, run, from);
   rt::ConvertedModel model = convertedModel(run);
-  bool isToOurs = words.to == "espalier";
+  bool isToOurs = arguments.to == "espalier";
   bool isFromOurs = from == rt::WeightSystem::Espalier;
   if (isToOurs && isFromOurs)
-    throw rt::PlanError(fmt::format("{}: is a checkpoint of Espalier already", words.source));
-  if (words.to == "peft" && !isFromOurs)
+    throw rt::PlanError(fmt::format("{}: is a checkpoint of Espalier already", arguments.source));
+  if (arguments.to == "peft" && !isFromOurs)
     throw rt::PlanError(
         fmt::format("{}: is no checkpoint of Espalier, and only such a checkpoint has adapters that --to "
                     "peft writes",
-                    words.source));
-  checkAdapters(words, model, from);
+                    arguments.source));
+  checkAdapters(arguments, model, from);
   if (!isToOurs && !isFromOurs)
-    convertFirst(words, model, from, scratch);
-  std::string written = words.target;
+    convertFirst(arguments, model, from, scratch);
+  std::string written = arguments.target;
   if (isToOurs)
-    written = rt::convertToNative(model, from, words.source, words.target, words.base, keptOf(words, run)).string();
-  else if (words.to == "hf")
-    toHf(words, run, model, tokenizerPlace);
-  else if (words.to == "peft")
-    rt::writePeftFolder(model, words.source, words.target, baseOf(words, run), rt::tokenizerFilesIn(tokenizerPlace));
+    written =
+        rt::convertToNative(model, from, arguments.source, arguments.target, arguments.base, keptOf(arguments, run))
+            .string();
+  else if (arguments.to == "hf")
+    toHf(arguments, run, model, tokenizerPlace);
+  else if (arguments.to == "peft")
+    rt::writePeftFolder(model, arguments.source, arguments.target, baseOf(arguments, run),
+                        rt::tokenizerFilesIn(tokenizerPlace));
   else
-    rt::convertToMegatron(model, words.source, words.target, words.names, {words.tp, words.pp});
+    rt::convertToMegatron(model, arguments.source, arguments.target, arguments.names, {arguments.tp, arguments.pp});
   uint64_t weights = model.model.parameterCount(), adapters = model.adapters.model.parameterCount();
-  bool hasAdapters = words.to == "peft" || from == rt::WeightSystem::Peft;
-  uint64_t parameters = (words.to == "peft" ? 0 : weights) + (hasAdapters ? adapters : 0);
-  if (words.json)
+  bool hasAdapters = arguments.to == "peft" || from == rt::WeightSystem::Peft;
+  uint64_t parameters = (arguments.to == "peft" ? 0 : weights) + (hasAdapters ? adapters : 0);
+  if (arguments.json)
     fmt::print("{}\n", nlohmann::ordered_json({{"schema", 1},
                                                {"folder", written},
-                                               {"format", words.to},
+                                               {"format", arguments.to},
                                                {"model", model.model.name},
                                                {"parameters", parameters}})
                            .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
@@ -215,42 +218,42 @@ void writeHf(const std::filesystem::path &checkpoint, const std::filesystem::pat
   if (!run.ok())
     requireNone(run.diagnostics);
   rt::ConvertedModel model = convertedModel(run);
-  ConvertWords words;
-  words.source = checkpoint;
-  words.target = target;
-  words.merges = !model.adapters.model.parameters.empty();
-  toHf(words, run, model, checkpoint);
+  ConvertArguments arguments;
+  arguments.source = checkpoint;
+  arguments.target = target;
+  arguments.merges = !model.adapters.model.parameters.empty();
+  toHf(arguments, run, model, checkpoint);
 }
 
 void addConvertCommand(const Verb &app) {
-  auto words = std::make_shared<ConvertWords>();
+  auto arguments = std::make_shared<ConvertArguments>();
   Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
-  command.option("SRC", words->source, "a checkpoint, or a folder of transformers, Megatron or peft").required();
-  command.option("DST,-o,--output", words->target, "folder to write").required();
-  command.option("--to", words->to, "what to write").required().oneOf({"espalier", "hf", "megatron", "peft"});
+  command.option("SRC", arguments->source, "a checkpoint, or a folder of transformers, Megatron or peft").required();
+  command.option("DST,-o,--output", arguments->target, "folder to write").required();
+  command.option("--to", arguments->to, "what to write").required().oneOf({"espalier", "hf", "megatron", "peft"});
   command.option(
-      "--model", words->run,
+      "--model", arguments->run,
       "run file of the model; default: the one that a checkpoint keeps, or the config.json of SRC or --reference");
   command.option(
-      "--base", words->base,
+      "--base", arguments->base,
       "weights beside which the adapters of a folder of peft lie; with --to peft, their name for transformers");
-  command.flag("--json", words->json, "print the folder, the model and its size as JSON");
+  command.flag("--json", arguments->json, "print the folder, the model and its size as JSON");
   Verb megatron = command.group("megatron", "with --to megatron");
-  megatron.option("--tp", words->tp, "tensor-parallel ranks").range(1, 100000);
-  megatron.option("--pp", words->pp, "pipeline stages").range(1, 100000);
-  megatron.option("--names", words->names, "generation of names").oneOf({"mcore", "legacy"});
+  megatron.option("--tp", arguments->tp, "tensor-parallel ranks").range(1, 100000);
+  megatron.option("--pp", arguments->pp, "pipeline stages").range(1, 100000);
+  megatron.option("--names", arguments->names, "generation of names").oneOf({"mcore", "legacy"});
   Verb hf = command.group("hf", "with --to hf");
-  hf.option("--shards", words->shards, "files of weights; default: of 5 GB each").range(1, 100000);
-  hf.flag("--merge", words->merges, "add low-rank adapters to the weights");
-  hf.option("--format", words->format, "form of the files").oneOf({"safetensors", "bin"});
-  hf.option("--reference", words->reference, "folder whose config, tokenizer files and README are copied");
+  hf.option("--shards", arguments->shards, "files of weights; default: of 5 GB each").range(1, 100000);
+  hf.flag("--merge", arguments->merges, "add low-rank adapters to the weights");
+  hf.option("--format", arguments->format, "form of the files").oneOf({"safetensors", "bin"});
+  hf.option("--reference", arguments->reference, "folder whose config, tokenizer files and README are copied");
   command.action([=] {
     for (auto [to, group] : {std::pair("megatron", megatron), std::pair("hf", hf)})
       for (const Option &option : group.given())
-        if (words->to != to)
+        if (arguments->to != to)
           throw rt::PlanError(
-              fmt::format("{} is of --to {}; with --to {} it has no effect", option.name(), to, words->to));
-    convert(*words);
+              fmt::format("{} is of --to {}; with --to {} it has no effect", option.name(), to, arguments->to));
+    convert(*arguments);
   });
 }
 

@@ -19,39 +19,40 @@ namespace {
 
 constexpr uint64_t mostConfigBytes = uint64_t(1) << 20;
 
-struct ImportHfWords {
+struct ImportHfArguments {
   std::string folder, output;
   bool json = false;
 };
 
-ExitCode importHf(const ImportHfWords &words) {
-  std::string file = words.folder;
-  if (std::filesystem::is_directory(words.folder)) {
-    rt::WeightSystem system = rt::systemAt(words.folder);
+ExitCode importHf(const ImportHfArguments &arguments) {
+  std::string file = arguments.folder;
+  if (std::filesystem::is_directory(arguments.folder)) {
+    rt::WeightSystem system = rt::systemAt(arguments.folder);
     if (system == rt::WeightSystem::Peft)
-      throw rt::PlanError(words.folder +
+      throw rt::PlanError(arguments.folder +
                           ": holds an adapter (LoRA); give the folder of the weights beside which it lies");
     if (system != rt::WeightSystem::Hf)
-      rt::refuseOther(words.folder, "is no folder of transformers");
+      rt::refuseOther(arguments.folder, "is no folder of transformers");
     file += "/config.json";
   } else if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::HfConfig && kind != rt::PathKind::Unknown) {
     rt::refuseOther(file, "is no config.json of transformers");
   }
   ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
   fmt::print(stderr, "{}", imported.diagnostics.render());
-  if (words.json)
-    fmt::print("{}", importJson(words.folder, words.output, imported.yaml, imported.keys, imported.diagnostics));
+  if (arguments.json)
+    fmt::print("{}",
+               importJson(arguments.folder, arguments.output, imported.yaml, imported.keys, imported.diagnostics));
   else if (!imported.diagnostics.hasErrors())
     fmt::print(stderr, "{}", importText(imported.keys));
   if (imported.diagnostics.hasErrors())
     return UserError;
-  if (words.output.empty()) {
-    fmt::print("{}", words.json ? "" : imported.yaml);
+  if (arguments.output.empty()) {
+    fmt::print("{}", arguments.json ? "" : imported.yaml);
     return Success;
   }
-  rt::writeWhole(words.output, imported.yaml);
+  rt::writeWhole(arguments.output, imported.yaml);
   // Validate the result like any run file.
-  ImportedRun run = importRun(words.output);
+  ImportedRun run = importRun(arguments.output);
   fmt::print(stderr, "{}", run.diagnostics.render());
   return run.ok() ? Success : UserError;
 }
@@ -59,12 +60,12 @@ ExitCode importHf(const ImportHfWords &words) {
 } // namespace
 
 void addImportHfCommand(const Verb &app) {
-  auto words = std::make_shared<ImportHfWords>();
+  auto arguments = std::make_shared<ImportHfArguments>();
   Verb command = app.verb("import-hf", "Turn a config.json of transformers into a run file");
-  command.option("DIR", words->folder, "folder with a config.json, or the file").required();
-  command.option("-o,--output", words->output, "the run file to write; default: standard output");
-  command.flag("--json", words->json, "print the effect of each key and the run file as JSON");
-  command.action([words] { return importHf(*words); });
+  command.option("DIR", arguments->folder, "folder with a config.json, or the file").required();
+  command.option("-o,--output", arguments->output, "the run file to write; default: standard output");
+  command.flag("--json", arguments->json, "print the effect of each key and the run file as JSON");
+  command.action([arguments] { return importHf(*arguments); });
 }
 
 } // namespace espalier

@@ -193,21 +193,21 @@ ExitCode inspectPlan(const std::string &file, bool isJson, const std::string &re
   return Success;
 }
 
-struct InspectWords {
+struct InspectArguments {
   std::string path;
   DatasetView view;
   std::string report; ///< file for a report of a plan
 };
 
-ExitCode inspectPath(const InspectWords &words) {
-  bool isJson = words.view.json;
-  if (!words.report.empty() && (std::filesystem::is_directory(words.path) || isIndexedDataset(words.path)))
-    throw rt::PlanError(fmt::format("--report is for plans, and {} is none", words.path));
-  if (std::filesystem::is_directory(words.path))
-    return inspectCheckpoint(words.path, isJson) ? Success : UserError;
-  if (!isIndexedDataset(words.path))
-    return inspectPlan(words.path, isJson, words.report);
-  inspectDataset(words.path, words.view);
+ExitCode inspectPath(const InspectArguments &arguments) {
+  bool isJson = arguments.view.json;
+  if (!arguments.report.empty() && (std::filesystem::is_directory(arguments.path) || isIndexedDataset(arguments.path)))
+    throw rt::PlanError(fmt::format("--report is for plans, and {} is none", arguments.path));
+  if (std::filesystem::is_directory(arguments.path))
+    return inspectCheckpoint(arguments.path, isJson) ? Success : UserError;
+  if (!isIndexedDataset(arguments.path))
+    return inspectPlan(arguments.path, isJson, arguments.report);
+  inspectDataset(arguments.path, arguments.view);
   return Success;
 }
 
@@ -215,15 +215,15 @@ ExitCode inspectPath(const InspectWords &words) {
 
 void addInspectCommand(const Verb &app) {
   Verb inspect = app.verb("inspect", "Show what a plan, a checkpoint folder or a dataset holds");
-  auto words = std::make_shared<InspectWords>();
+  auto arguments = std::make_shared<InspectArguments>();
   inspect
-      .option("path", words->path,
+      .option("path", arguments->path,
               "a .plan file, a folder of checkpoints or one of them, or PREFIX of PREFIX.bin and .idx")
       .required();
-  inspect.flag("--json", words->view.json, "print JSON");
-  inspect.option("--report", words->report, "plans: write a report here as HTML");
-  addDatasetView(inspect, words->view);
-  inspect.action([words] { return inspectPath(*words); });
+  inspect.flag("--json", arguments->view.json, "print JSON");
+  inspect.option("--report", arguments->report, "plans: write a report here as HTML");
+  addDatasetView(inspect, arguments->view);
+  inspect.action([arguments] { return inspectPath(*arguments); });
 }
 
 } // namespace espalier

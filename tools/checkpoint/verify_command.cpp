@@ -17,7 +17,7 @@
 namespace espalier {
 namespace {
 
-struct VerifyWords {
+struct VerifyArguments {
   std::string path, reseal;
   bool isJson = false;
 };
@@ -32,26 +32,26 @@ std::vector<std::string> errorsOf(const std::string &path) {
   return rt::shardFaults(checkpoint, rt::readManifest(checkpoint), rt::Depth::EveryByte);
 }
 
-ExitCode verifyPath(const VerifyWords &words) {
-  if (!words.reseal.empty()) {
-    rt::writeWhole(words.reseal, rt::resealed(rt::readPlanBytes(words.path)));
+ExitCode verifyPath(const VerifyArguments &arguments) {
+  if (!arguments.reseal.empty()) {
+    rt::writeWhole(arguments.reseal, rt::resealed(rt::readPlanBytes(arguments.path)));
     return Success;
   }
   std::vector<std::string> errors;
   try {
-    errors = errorsOf(words.path);
+    errors = errorsOf(arguments.path);
   } catch (const rt::PlanError &error) {
-    if (!words.isJson)
+    if (!arguments.isJson)
       throw;
     errors = {error.what()};
   }
-  if (words.isJson)
+  if (arguments.isJson)
     fmt::print("{}\n", nlohmann::ordered_json({{"schema", 1}, {"ok", errors.empty()}, {"errors", errors}}).dump(2));
   else if (errors.empty())
-    fmt::print("{}: holds\n", words.path);
+    fmt::print("{}: holds\n", arguments.path);
   else
     for (const std::string &error : errors)
-      printError(words.path, error);
+      printError(arguments.path, error);
   return errors.empty() ? Success : UserError;
 }
 
@@ -59,17 +59,17 @@ ExitCode verifyPath(const VerifyWords &words) {
 
 void addVerifyCommand(const Verb &app) {
   Verb verify = app.verb("verify", "Check every byte of a plan, a checkpoint or a dataset");
-  auto words = std::make_shared<VerifyWords>();
+  auto arguments = std::make_shared<VerifyArguments>();
   verify
-      .option("path", words->path,
+      .option("path", arguments->path,
               "a .plan file, a folder of checkpoints or one of them, or PREFIX of PREFIX.bin and .idx")
       .required();
-  Option json = verify.flag("--json", words->isJson, "print JSON: ok, errors");
+  Option json = verify.flag("--json", arguments->isJson, "print JSON: ok, errors");
   verify
-      .option("--reseal", words->reseal,
+      .option("--reseal", arguments->reseal,
               "write the plan here with a valid checksum, even if it is wrong: for tests of the verifier")
       .excludes(json);
-  verify.action([words] { return verifyPath(*words); });
+  verify.action([arguments] { return verifyPath(*arguments); });
 }
 
 } // namespace espalier

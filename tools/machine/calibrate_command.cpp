@@ -27,7 +27,7 @@ namespace espalier {
 
 namespace {
 
-struct CalibrateWords {
+struct CalibrateArguments {
   std::string output, name, target = "cpu", device;
   std::vector<std::string> plans;
   int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 256u));
@@ -53,28 +53,28 @@ nlohmann::ordered_json asJson(const YamlNode &node) {
   return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(node.text);
 }
 
-void printJson(const CalibrateWords &words, const std::string &text) {
+void printJson(const CalibrateArguments &arguments, const std::string &text) {
   Diagnostics none;
-  YamlPtr cluster = parseYaml(words.output, text, none);
-  nlohmann::ordered_json answer = {{"schema", 1}, {"output", words.output}, {"cluster", asJson(*cluster)}};
+  YamlPtr cluster = parseYaml(arguments.output, text, none);
+  nlohmann::ordered_json answer = {{"schema", 1}, {"output", arguments.output}, {"cluster", asJson(*cluster)}};
   fmt::print("{}\n", answer.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 /// Measures the threads as ranks. Prints at most one line per second, because many ranks on few cores take minutes.
-MeasuredMachine measureCpu(const CalibrateWords &words) {
+MeasuredMachine measureCpu(const CalibrateArguments &arguments) {
   rt::FreeMemory free = rt::freeMemory();
-  if (uint64_t needed = calibrationBytes(words.ranks); needed > free.bytes)
+  if (uint64_t needed = calibrationBytes(arguments.ranks); needed > free.bytes)
     throw rt::MemoryError(
         fmt::format("calibrating with {} takes {} MiB of memory, {} MiB are free ({}); give fewer with "
                     "--ranks",
-                    rt::counted(words.ranks, "rank"), needed >> 20, free.bytes >> 20, free.source));
+                    rt::counted(arguments.ranks, "rank"), needed >> 20, free.bytes >> 20, free.source));
   unsigned cores = std::max(1u, std::thread::hardware_concurrency());
-  if (static_cast<unsigned>(words.ranks) > cores)
-    fmt::print(stderr, "espalier: note: {} ranks share {}, so each measurement takes {} times as long\n", words.ranks,
-               rt::counted(cores, "core"), (words.ranks + cores - 1) / cores);
+  if (static_cast<unsigned>(arguments.ranks) > cores)
+    fmt::print(stderr, "espalier: note: {} ranks share {}, so each measurement takes {} times as long\n",
+               arguments.ranks, rt::counted(cores, "core"), (arguments.ranks + cores - 1) / cores);
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> last;
-  return measureMachine(words.ranks, words.seconds, [&](const std::string &what) {
+  return measureMachine(arguments.ranks, arguments.seconds, [&](const std::string &what) {
     if (last && Clock::now() - *last < std::chrono::seconds(1))
       return;
     last = Clock::now();
@@ -82,10 +82,10 @@ MeasuredMachine measureCpu(const CalibrateWords &words) {
   });
 }
 
-std::string measure(const CalibrateWords &words) {
-  std::string name = clusterNameOf(words.name.empty() ? words.output : words.name);
-  if (words.target == "cpu") {
-    MeasuredMachine machine = measureCpu(words);
+std::string measure(const CalibrateArguments &arguments) {
+  std::string name = clusterNameOf(arguments.name.empty() ? arguments.output : arguments.name);
+  if (arguments.target == "cpu") {
+    MeasuredMachine machine = measureCpu(arguments);
     if (!machine.spreads.empty())
       fmt::print(
           stderr,
@@ -94,10 +94,10 @@ std::string measure(const CalibrateWords &words) {
           describeSpreads(machine), calibrationRounds);
     return clusterYaml(name, machine);
   }
-  if (words.device == "emulated")
+  if (arguments.device == "emulated")
     loadEmulatedDevice(/*devices=*/2);
   std::vector<rt::pb::Plan> plans;
-  for (const std::string &file : words.plans) {
+  for (const std::string &file : arguments.plans) {
     const rt::pb::Plan &plan = plans.emplace_back(rt::readPlan(file));
     if (std::vector<std::string> errors = rt::verifyPlan(plan); !errors.empty())
       throw rt::PlanError(fmt::format("{}: {}", file, errors.front()));
@@ -107,7 +107,7 @@ std::string measure(const CalibrateWords &words) {
                       "it with --target cuda",
                       file, plan.target()));
   }
-  return deviceClusterYaml(name, measureDevice(words.seconds, plans));
+  return deviceClusterYaml(name, measureDevice(arguments.seconds, plans));
 }
 
 /// Stores the rates of this machine for run files without a cluster.
@@ -127,36 +127,37 @@ void keepMeasured(const std::string &text) {
 
 void addCalibrateCommand(const Verb &app) {
   Verb calibrate = app.verb("calibrate", "Measure this machine and write a cluster file");
-  auto words = std::make_shared<CalibrateWords>();
-  calibrate.option("-o,--output", words->output, "the cluster file to write; default: standard output");
-  calibrate.option("--name", words->name, "name of the cluster; default: that of the file");
-  calibrate.option("--target", words->target, "cpu (default), or cuda: the GPUs that the driver shows")
+  auto arguments = std::make_shared<CalibrateArguments>();
+  calibrate.option("-o,--output", arguments->output, "the cluster file to write; default: standard output");
+  calibrate.option("--name", arguments->name, "name of the cluster; default: that of the file");
+  calibrate.option("--target", arguments->target, "cpu (default), or cuda: the GPUs that the driver shows")
       .oneOf({"cpu", "cuda"});
-  calibrate.option("--device", words->device, "of --target cuda: cuda (default) or emulated, to try the command")
+  calibrate.option("--device", arguments->device, "of --target cuda: cuda (default) or emulated, to try the command")
       .oneOf({"cuda", "emulated"});
-  calibrate.option("--plan", words->plans,
+  calibrate.option("--plan", arguments->plans,
                    "of --target cuda: a plan whose products are tried, so that plans compiled with the file have "
                    "their fastest algorithms");
-  calibrate.option("--ranks", words->ranks, "ranks (threads) that share the machine; default: its cores").range(1, 256);
-  calibrate.option("--seconds", words->seconds, "least time of each of a dozen measurements").range(0.0, 60.0);
-  calibrate.flag("--json", words->json, "print the cluster file as JSON");
-  calibrate.action([words] {
+  calibrate.option("--ranks", arguments->ranks, "ranks (threads) that share the machine; default: its cores")
+      .range(1, 256);
+  calibrate.option("--seconds", arguments->seconds, "least time of each of a dozen measurements").range(0.0, 60.0);
+  calibrate.flag("--json", arguments->json, "print the cluster file as JSON");
+  calibrate.action([arguments] {
     std::optional<rt::AtomicFile> file; // fail before the measurement if the file cannot be written
-    if (!words->output.empty())
-      file.emplace(words->output);
-    if (!words->device.empty() && words->target != "cuda")
+    if (!arguments->output.empty())
+      file.emplace(arguments->output);
+    if (!arguments->device.empty() && arguments->target != "cuda")
       throw UsageError("--device is of --target cuda");
-    if (!words->plans.empty() && words->target != "cuda")
+    if (!arguments->plans.empty() && arguments->target != "cuda")
       throw UsageError("--plan is of --target cuda");
-    std::string text = measure(*words);
-    if (words->target == "cpu")
+    std::string text = measure(*arguments);
+    if (arguments->target == "cpu")
       keepMeasured(text);
     if (file) {
       file->write(text.data(), text.size());
       file->commit();
     }
-    if (words->json)
-      printJson(*words, text);
+    if (arguments->json)
+      printJson(*arguments, text);
     else if (!file)
       fmt::print("{}", text);
   });

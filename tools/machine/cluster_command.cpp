@@ -17,7 +17,7 @@ namespace {
 
 namespace launch = rt::launch;
 
-struct ClusterWords {
+struct ClusterArguments {
   std::string hosts, output, table, plan;
   std::vector<std::string> tables;
   bool json = false;
@@ -42,64 +42,66 @@ std::string sizeOf(const launch::RankTable &table) {
   return rt::counted(static_cast<int64_t>(table.servers.size()), "host") + ", " + rt::counted(table.ranks(), "rank");
 }
 
-void write(const ClusterWords &words, const launch::RankTable &table) {
-  rt::writeWhole(words.output, launch::printRankTable(table));
-  if (words.json)
-    printJson(words.output, table, "");
+void write(const ClusterArguments &arguments, const launch::RankTable &table) {
+  rt::writeWhole(arguments.output, launch::printRankTable(table));
+  if (arguments.json)
+    printJson(arguments.output, table, "");
   else
-    fmt::print("{}: {}\n", words.output, sizeOf(table));
+    fmt::print("{}: {}\n", arguments.output, sizeOf(table));
 }
 
-void addJson(const Verb &verb, ClusterWords &words) { verb.flag("--json", words.json, "print the result as JSON"); }
+void addJson(const Verb &verb, ClusterArguments &arguments) {
+  verb.flag("--json", arguments.json, "print the result as JSON");
+}
 
-void addGenerate(const Verb &cluster, std::shared_ptr<ClusterWords> words) {
+void addGenerate(const Verb &cluster, std::shared_ptr<ClusterArguments> arguments) {
   Verb verb = cluster.verb("generate", "A rank table for the hosts of a file");
-  verb.option("--hosts", words->hosts, "lines ADDRESS slots=N [device_ips=A,B]").required();
-  verb.option("-o,--output", words->output, "the table to write").required();
-  addJson(verb, *words);
-  verb.action([words] { write(*words, launch::tableOf(launch::readHosts(words->hosts))); });
+  verb.option("--hosts", arguments->hosts, "lines ADDRESS slots=N [device_ips=A,B]").required();
+  verb.option("-o,--output", arguments->output, "the table to write").required();
+  addJson(verb, *arguments);
+  verb.action([arguments] { write(*arguments, launch::tableOf(launch::readHosts(arguments->hosts))); });
 }
 
-void addMerge(const Verb &cluster, std::shared_ptr<ClusterWords> words) {
+void addMerge(const Verb &cluster, std::shared_ptr<ClusterArguments> arguments) {
   Verb verb = cluster.verb("merge", "One table of several, ranks counted anew in the order given");
-  verb.option("tables", words->tables, "rank tables").required();
-  verb.option("-o,--output", words->output, "the table to write").required();
-  addJson(verb, *words);
-  verb.action([words] {
+  verb.option("tables", arguments->tables, "rank tables").required();
+  verb.option("-o,--output", arguments->output, "the table to write").required();
+  addJson(verb, *arguments);
+  verb.action([arguments] {
     std::vector<launch::RankTable> tables;
-    for (const std::string &file : words->tables)
+    for (const std::string &file : arguments->tables)
       tables.push_back(launch::readRankTable(file));
-    write(*words, launch::mergeRankTables(tables));
+    write(*arguments, launch::mergeRankTables(tables));
   });
 }
 
-ExitCode check(const ClusterWords &words) {
-  launch::RankTable table = launch::readRankTable(words.table);
-  if (!words.plan.empty()) {
-    int ranks = rt::Mesh(rt::readPlan(words.plan).mesh()).ranks();
+ExitCode check(const ClusterArguments &arguments) {
+  launch::RankTable table = launch::readRankTable(arguments.table);
+  if (!arguments.plan.empty()) {
+    int ranks = rt::Mesh(rt::readPlan(arguments.plan).mesh()).ranks();
     if (ranks != table.ranks()) {
       std::string fault =
           fmt::format("has {}, {} is a plan for {}; make a table of as many, or compile for {}",
-                      rt::counted(table.ranks(), "rank"), words.plan, ranks, rt::counted(table.ranks(), "device"));
-      printError(words.table, fault);
-      if (words.json)
-        printJson(words.table, table, fault);
+                      rt::counted(table.ranks(), "rank"), arguments.plan, ranks, rt::counted(table.ranks(), "device"));
+      printError(arguments.table, fault);
+      if (arguments.json)
+        printJson(arguments.table, table, fault);
       return UserError;
     }
   }
-  if (words.json)
-    printJson(words.table, table, "");
+  if (arguments.json)
+    printJson(arguments.table, table, "");
   else
-    fmt::print("{}: {}; holds\n", words.table, sizeOf(table));
+    fmt::print("{}: {}; holds\n", arguments.table, sizeOf(table));
   return Success;
 }
 
-void addCheck(const Verb &cluster, std::shared_ptr<ClusterWords> words) {
+void addCheck(const Verb &cluster, std::shared_ptr<ClusterArguments> arguments) {
   Verb verb = cluster.verb("check", "Whether a rank table holds, and fits a plan");
-  verb.option("table", words->table, "the rank table").required();
-  verb.option("--plan", words->plan, "a plan that it must fit");
-  addJson(verb, *words);
-  verb.action([words] { return check(*words); });
+  verb.option("table", arguments->table, "the rank table").required();
+  verb.option("--plan", arguments->plan, "a plan that it must fit");
+  addJson(verb, *arguments);
+  verb.action([arguments] { return check(*arguments); });
 }
 
 } // namespace
@@ -107,10 +109,10 @@ void addCheck(const Verb &cluster, std::shared_ptr<ClusterWords> words) {
 void addClusterCommand(const Verb &app) {
   Verb cluster = app.verb("cluster", "Make, merge and check rank tables");
   cluster.requireVerb();
-  auto words = std::make_shared<ClusterWords>();
-  addGenerate(cluster, words);
-  addMerge(cluster, words);
-  addCheck(cluster, words);
+  auto arguments = std::make_shared<ClusterArguments>();
+  addGenerate(cluster, arguments);
+  addMerge(cluster, arguments);
+  addCheck(cluster, arguments);
 }
 
 } // namespace espalier

@@ -25,7 +25,7 @@ namespace espalier {
 
 namespace {
 
-struct PreflightWords {
+struct PreflightArguments {
   std::string hosts, ssh, output;
   int ranks = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 256U));
   double seconds = 0.1;
@@ -33,33 +33,34 @@ struct PreflightWords {
 };
 
 /// Starts this command on the hosts by mpirun.
-int preflightOnHosts(const PreflightWords &words) {
-  std::vector<rt::launch::Host> hosts = rt::launch::readHosts(words.hosts);
-  std::vector<std::string> line = mpirunLine(hosts, words.ssh);
+int preflightOnHosts(const PreflightArguments &arguments) {
+  std::vector<rt::launch::Host> hosts = rt::launch::readHosts(arguments.hosts);
+  std::vector<std::string> line = mpirunLine(hosts, arguments.ssh);
   line.insert(line.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "preflight", "--seconds",
-                           fmt::format("{}", words.seconds)});
-  if (!words.output.empty())
-    line.insert(line.end(), {"-o", std::filesystem::absolute(words.output).string()});
-  if (words.json)
+                           fmt::format("{}", arguments.seconds)});
+  if (!arguments.output.empty())
+    line.insert(line.end(), {"-o", std::filesystem::absolute(arguments.output).string()});
+  if (arguments.json)
     line.push_back("--json");
   return runMpirun(std::move(line));
 }
 
-Preflight measureThreads(const PreflightWords &words) {
+Preflight measureThreads(const PreflightArguments &arguments) {
   rt::FreeMemory free = rt::freeMemory();
-  uint64_t needed = preflightBytes(words.ranks) + calibrationBytes(words.ranks);
+  uint64_t needed = preflightBytes(arguments.ranks) + calibrationBytes(arguments.ranks);
   if (needed > free.bytes)
     throw rt::MemoryError(fmt::format("measuring {} takes {} MiB of memory, {} MiB are free ({}); give fewer with "
                                       "--ranks",
-                                      rt::counted(words.ranks, "rank"), needed >> 20, free.bytes >> 20, free.source));
-  rt::LocalWorld world(words.ranks);
+                                      rt::counted(arguments.ranks, "rank"), needed >> 20, free.bytes >> 20,
+                                      free.source));
+  rt::LocalWorld world(arguments.ranks);
   Preflight result;
   std::vector<std::jthread> threads;
-  for (int rank = 0; rank < words.ranks; ++rank)
+  for (int rank = 0; rank < arguments.ranks; ++rank)
     threads.push_back(rt::startThread<std::jthread>([&, rank] {
       try {
         std::unique_ptr<rt::Communicator> communicator = world.communicator(rank);
-        Preflight mine = measureRanks(*communicator, /*isFirstHere=*/rank == 0, words.seconds);
+        Preflight mine = measureRanks(*communicator, /*isFirstHere=*/rank == 0, arguments.seconds);
         if (rank == 0)
           result = std::move(mine);
       } catch (const rt::RankStopped &) {
@@ -78,11 +79,11 @@ Preflight measureThreads(const PreflightWords &words) {
 }
 
 /// Measures as a process that mpirun started. Returns nothing on all ranks but the first.
-std::optional<Preflight> measureMpiRank(const PreflightWords &words) {
+std::optional<Preflight> measureMpiRank(const PreflightArguments &arguments) {
   rt::MpiWorld world;
   std::unique_ptr<rt::Communicator> communicator = world.communicator();
   try {
-    Preflight result = measureRanks(*communicator, /*isFirstHere=*/true, words.seconds);
+    Preflight result = measureRanks(*communicator, /*isFirstHere=*/true, arguments.seconds);
     return world.rank() == 0 ? std::optional(std::move(result)) : std::nullopt;
   } catch (const std::exception &error) {
     rt::Failure failure;
@@ -93,10 +94,14 @@ std::optional<Preflight> measureMpiRank(const PreflightWords &words) {
   }
 }
 
-void printJson(const PreflightWords &words, const Preflight &preflight, const std::vector<std::string> &outliers) {
+void printJson(const PreflightArguments &arguments, const Preflight &preflight,
+               const std::vector<std::string> &outliers) {
   using Json = nlohmann::ordered_json;
-  Json answer = {
-      {"schema", 1}, {"output", words.output}, {"ranks", Json::array()}, {"links", Json::array()}, {"slow", outliers}};
+  Json answer = {{"schema", 1},
+                 {"output", arguments.output},
+                 {"ranks", Json::array()},
+                 {"links", Json::array()},
+                 {"slow", outliers}};
   for (size_t rank = 0; rank < preflight.ranks.size(); ++rank)
     answer["ranks"].push_back({{"rank", rank},
                                {"host", preflight.ranks[rank].host},
@@ -111,13 +116,13 @@ void printJson(const PreflightWords &words, const Preflight &preflight, const st
   fmt::print("{}\n", answer.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
-int report(const PreflightWords &words, const Preflight &preflight) {
+int report(const PreflightArguments &arguments, const Preflight &preflight) {
   MeasuredMachine machine = typicalMachine(preflight);
   std::vector<std::string> outliers = outliersOf(preflight);
-  if (!words.output.empty())
-    rt::writeWhole(words.output, clusterYaml(clusterNameOf(words.output), machine));
-  if (words.json) {
-    printJson(words, preflight, outliers);
+  if (!arguments.output.empty())
+    rt::writeWhole(arguments.output, clusterYaml(clusterNameOf(arguments.output), machine));
+  if (arguments.json) {
+    printJson(arguments, preflight, outliers);
     return outliers.empty() ? Success : Failed;
   }
   for (size_t rank = 0; rank < preflight.ranks.size(); ++rank) {
@@ -139,23 +144,23 @@ int report(const PreflightWords &words, const Preflight &preflight) {
 
 void addPreflightCommand(const Verb &app) {
   Verb verb = app.verb("preflight", "Measure all ranks and their links before a run, and name the slow ones");
-  auto words = std::make_shared<PreflightWords>();
-  Option hosts = verb.option("--hosts", words->hosts,
+  auto arguments = std::make_shared<PreflightArguments>();
+  Option hosts = verb.option("--hosts", arguments->hosts,
                              "lines ADDRESS slots=N, or a rank table; a process per slot is started by mpirun");
-  verb.option("--ssh", words->ssh, "what mpirun starts its daemons with; default: ssh").needs(hosts);
-  verb.option("--ranks", words->ranks, "ranks (threads) of this machine; default: its cores")
+  verb.option("--ssh", arguments->ssh, "what mpirun starts its daemons with; default: ssh").needs(hosts);
+  verb.option("--ranks", arguments->ranks, "ranks (threads) of this machine; default: its cores")
       .range(1, 256)
       .excludes(hosts);
-  verb.option("--seconds", words->seconds, "least time of each measurement").range(0.0, 60.0);
-  verb.option("-o,--output", words->output, "cluster file to write, with the medians, as calibrate does");
-  verb.flag("--json", words->json, "print the figures as JSON");
-  verb.action([words] {
-    if (!words->hosts.empty())
-      return preflightOnHosts(*words);
+  verb.option("--seconds", arguments->seconds, "least time of each measurement").range(0.0, 60.0);
+  verb.option("-o,--output", arguments->output, "cluster file to write, with the medians, as calibrate does");
+  verb.flag("--json", arguments->json, "print the figures as JSON");
+  verb.action([arguments] {
+    if (!arguments->hosts.empty())
+      return preflightOnHosts(*arguments);
     if (!std::getenv("OMPI_COMM_WORLD_SIZE"))
-      return report(*words, measureThreads(*words));
-    std::optional<Preflight> result = measureMpiRank(*words);
-    return result ? report(*words, *result) : int(Success);
+      return report(*arguments, measureThreads(*arguments));
+    std::optional<Preflight> result = measureMpiRank(*arguments);
+    return result ? report(*arguments, *result) : int(Success);
   });
 }
 

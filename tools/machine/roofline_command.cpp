@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-struct RooflineWords {
+struct RooflineArguments {
   std::string plan, cluster = "h200";
   bool json = false;
 };
@@ -39,7 +39,7 @@ std::optional<DeviceRates> ratesOf(const std::string &name, Diagnostics &diagnos
                      .launchSeconds = half->launchSeconds};
 }
 
-ordered_json describe(const Roofline &roofline, const RooflineWords &words) {
+ordered_json describe(const Roofline &roofline, const RooflineArguments &arguments) {
   ordered_json rows = ordered_json::array();
   for (const RooflineRow &row : roofline.rows)
     rows.push_back({{"name", row.name},
@@ -51,8 +51,8 @@ ordered_json describe(const Roofline &roofline, const RooflineWords &words) {
                     {"flops", row.flops},
                     {"seconds", row.seconds},
                     {"limit", row.limit}});
-  return {{"plan", words.plan},
-          {"cluster", words.cluster},
+  return {{"plan", arguments.plan},
+          {"cluster", arguments.cluster},
           {"estimated", true},
           {"stage", roofline.stage},
           {"step_seconds", roofline.stepSeconds},
@@ -61,7 +61,7 @@ ordered_json describe(const Roofline &roofline, const RooflineWords &words) {
           {"rows", rows}};
 }
 
-void print(const Roofline &roofline, const RooflineWords &words) {
+void print(const Roofline &roofline, const RooflineArguments &arguments) {
   fmt::print("{:>5}  {:>9}  {:>8}  {:>9}  {:>9}  {:>8}  {:<17}  {}\n", "share", "step ms", "launches", "us each",
              "GB/s", "TFLOP/s", "limit", "kernel or product");
   for (const RooflineRow &row : roofline.rows) {
@@ -71,26 +71,26 @@ void print(const Roofline &roofline, const RooflineWords &words) {
                row.bytes / row.seconds / 1e9, row.flops / row.seconds / 1e12, row.limit, row.name,
                row.place.empty() ? "" : "  ", row.place);
   }
-  fmt::print("estimated on one device of {}: {:.3f} ms a step{}, {:.0f} tokens/s\n", words.cluster,
+  fmt::print("estimated on one device of {}: {:.3f} ms a step{}, {:.0f} tokens/s\n", arguments.cluster,
              1e3 * roofline.stepSeconds,
              roofline.hasTransfers ? fmt::format(" of stage {}, transfers not counted", roofline.stage) : "",
              roofline.tokensPerSecond);
 }
 
-int benchRoofline(const RooflineWords &words) {
-  rt::pb::Plan plan = rt::readPlan(words.plan);
+int benchRoofline(const RooflineArguments &arguments) {
+  rt::pb::Plan plan = rt::readPlan(arguments.plan);
   if (std::vector<std::string> errors = rt::verifyPlan(plan); !errors.empty())
-    throw rt::PlanError(fmt::format("{}: {}", words.plan, errors.front()));
+    throw rt::PlanError(fmt::format("{}: {}", arguments.plan, errors.front()));
   Diagnostics diagnostics;
-  std::optional<DeviceRates> rates = ratesOf(words.cluster, diagnostics);
+  std::optional<DeviceRates> rates = ratesOf(arguments.cluster, diagnostics);
   fmt::print(stderr, "{}", diagnostics.render());
   if (!rates)
     return UserError;
   Roofline roofline = makeRoofline(plan, *rates);
-  if (words.json)
-    fmt::print("{}\n", describe(roofline, words).dump(2));
+  if (arguments.json)
+    fmt::print("{}\n", describe(roofline, arguments).dump(2));
   else
-    print(roofline, words);
+    print(roofline, arguments);
   return Success;
 }
 
@@ -98,11 +98,11 @@ int benchRoofline(const RooflineWords &words) {
 
 void addRooflineCommand(const Verb &bench) {
   Verb roofline = bench.verb("roofline", "What the kernels of a plan for cuda take at least (estimated)");
-  auto words = std::make_shared<RooflineWords>();
-  roofline.option("plan", words->plan, "a plan compiled with --target cuda").required();
-  roofline.option("--cluster", words->cluster, "rates of the device: a name or file of configs/clusters");
-  roofline.flag("--json", words->json, "one object");
-  roofline.action([words] { return benchRoofline(*words); });
+  auto arguments = std::make_shared<RooflineArguments>();
+  roofline.option("plan", arguments->plan, "a plan compiled with --target cuda").required();
+  roofline.option("--cluster", arguments->cluster, "rates of the device: a name or file of configs/clusters");
+  roofline.flag("--json", arguments->json, "one object");
+  roofline.action([arguments] { return benchRoofline(*arguments); });
 }
 
 } // namespace espalier

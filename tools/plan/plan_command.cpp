@@ -336,7 +336,7 @@ void addPlanVerb(const Verb &app) {
   plan.option("--pin", arguments.pin, "only plans like this: tp=8,pp=2,stage_layers=[19,21]; all keys of planner.pin");
   Option devices = plan.option("--devices", arguments.devices, "what if the cluster had so many devices");
   Option lose = plan.option("--lose-node", arguments.loseNodes, "what if the cluster had so many hosts fewer");
-  Option whyNot = plan.option("--why-not", arguments.whyNot, "what speaks against a wish: tp=4,pp=12");
+  Option whyNot = plan.option("--why-not", arguments.whyNot, "explain why a plan is not the best one: tp=4,pp=12");
   // --why-not replaces the plan, so there is nothing to trace or export. An export replaces the table.
   Option trace =
       plan.option("--trace", arguments.trace, "file for the simulated step in Chrome's trace format").excludes(whyNot);

@@ -1,7 +1,7 @@
 // `espalier chat`: a conversation with the model of a folder, on the terminal.
 #include "tools/commands.h"
 #include "tools/run/chat_format.h"
-#include "tools/run/generate_words.h"
+#include "tools/run/model_arguments.h"
 
 #include "runtime/generate/generator.h"
 #include "runtime/generate/text_stream.h"
@@ -17,8 +17,8 @@
 namespace espalier {
 namespace {
 
-struct ChatWords {
-  ModelWords model;
+struct ChatArguments {
+  ModelArguments model;
   std::vector<std::string> prompts;
   std::string system, chatTemplate;
   std::optional<int64_t> maxTokens;
@@ -28,11 +28,11 @@ struct ChatWords {
 /// The conversation so far, and the model that answers.
 class Conversation {
 public:
-  Conversation(const ChatWords &words, const Model &model, const ChatFormat &format, rt::Decoder &decoder)
-      : words(words), format(format), tokenizer(format.found.chat ? *format.tokenizer : *model.tokenizer),
+  Conversation(const ChatArguments &arguments, const Model &model, const ChatFormat &format, rt::Decoder &decoder)
+      : arguments(arguments), format(format), tokenizer(format.found.chat ? *format.tokenizer : *model.tokenizer),
         decoder(decoder), generator(decoder, &tokenizer), context(decoder.sizes().context) {
-    if (!words.system.empty())
-      messages.push_back({"system", words.system});
+    if (!arguments.system.empty())
+      messages.push_back({"system", arguments.system});
   }
 
   /// Prints the answer to a message while it is generated. Without a format of chats, continues the text.
@@ -42,8 +42,8 @@ public:
     request.prompt = format.found.chat ? promptOfChat() : tokenizer.encode(text);
     if (format.found.chat)
       request.stop = format.found.chat->stops;
-    request.maxTokens = words.maxTokens.value_or(format.found.chat ? context : 128);
-    request.sampling = words.sampling;
+    request.maxTokens = arguments.maxTokens.value_or(format.found.chat ? context : 128);
+    request.sampling = arguments.sampling;
     request.sampling.seed += turns++;
     if (std::string reason = rt::whyNotServed(request, decoder.sizes()); !reason.empty()) {
       messages.pop_back();
@@ -74,7 +74,7 @@ private:
 
   /// Returns the tokens of the conversation. Drops its oldest turns while it leaves no room for an answer.
   std::vector<int32_t> promptOfChat() {
-    int64_t room = std::min(words.maxTokens.value_or(context), context / 4), dropped = 0;
+    int64_t room = std::min(arguments.maxTokens.value_or(context), context / 4), dropped = 0;
     size_t first = messages.front().role == "system" ? 1 : 0;
     for (;;) {
       std::vector<int32_t> ids = tokenizer.encode(textOfChat());
@@ -104,7 +104,7 @@ private:
     }
   }
 
-  const ChatWords &words;
+  const ChatArguments &arguments;
   const ChatFormat &format;
   rt::Tokenizer &tokenizer;
   rt::Decoder &decoder;
@@ -123,27 +123,28 @@ std::optional<std::string> readLine(bool isTerminal) {
   return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
 }
 
-int chat(ChatWords &words) {
-  words.model.texts = 1;
-  if (!std::filesystem::is_directory(words.model.plan))
+int chat(ChatArguments &arguments) {
+  arguments.model.texts = 1;
+  if (!std::filesystem::is_directory(arguments.model.plan))
     throw rt::PlanError(fmt::format("{}: is no folder; chat takes a checkpoint, a folder of transformers, or "
                                     "models--ORG--NAME of the hub's cache",
-                                    words.model.plan));
-  Model model = openModel(words.model);
+                                    arguments.model.plan));
+  Model model = openModel(arguments.model);
   if (!model.tokenizer)
-    throw rt::PlanError(fmt::format("{}: holds no tokenizer; --tokenizer KIND names one", words.model.folder.string()));
-  ChatFormat format = openChats(words.model, words.chatTemplate);
+    throw rt::PlanError(
+        fmt::format("{}: holds no tokenizer; --tokenizer KIND names one", arguments.model.folder.string()));
+  ChatFormat format = openChats(arguments.model, arguments.chatTemplate);
   rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
   if (!format.found.chat)
     fmt::print(stderr,
                "espalier: note: {}: no format of chats is known for its tokenizer, so each line is continued; "
                "--chat-template names one\n",
-               words.model.folder.string());
-  Conversation conversation(words, model, format, decoder);
-  for (const std::string &prompt : words.prompts)
+               arguments.model.folder.string());
+  Conversation conversation(arguments, model, format, decoder);
+  for (const std::string &prompt : arguments.prompts)
     conversation.say(prompt);
   bool isTerminal = isatty(STDIN_FILENO) == 1;
-  while (words.prompts.empty())
+  while (arguments.prompts.empty())
     if (std::optional<std::string> line = readLine(isTerminal); !line)
       break;
     else if (!line->empty())
@@ -155,25 +156,28 @@ int chat(ChatWords &words) {
 
 void addChatCommand(const Verb &app) {
   Verb verb = app.verb("chat", "Talk to a checkpoint or to a model of transformers");
-  auto words = std::make_shared<ChatWords>();
-  verb.option("DIR", words->model.plan,
+  auto arguments = std::make_shared<ChatArguments>();
+  verb.option("DIR", arguments->model.plan,
               "a checkpoint, the folder of a run (its newest one), a folder of transformers, or models--ORG--NAME of "
               "the hub's cache")
       .required();
-  addFolderOptions(verb, words->model);
-  verb.option("--prompt", words->prompts, "message to answer in place of the lines of standard input; may be repeated")
+  addFolderOptions(verb, arguments->model);
+  verb.option("--prompt", arguments->prompts,
+              "message to answer in place of the lines of standard input; may be repeated")
       .oneValueEach();
-  verb.option("--system-message", words->system, "instructions for the model, before the conversation");
-  verb.option("--chat-template", words->chatTemplate, "format of chats; default: the tokenizer's chat_template")
+  verb.option("--system-message", arguments->system, "instructions for the model, before the conversation");
+  verb.option("--chat-template", arguments->chatTemplate, "format of chats; default: the tokenizer's chat_template")
       .oneOf(rt::chatTemplateNames());
-  verb.option("--max-tokens", words->maxTokens, "tokens of an answer at most").range(1, 1 << 30);
-  verb.option("--temperature", words->sampling.temperature, "default 0.7; 0: the best token each time").range(0.0, 1e6);
-  verb.option("--top-k", words->sampling.topK, "draw from so many best tokens; default: all").range(0, 1 << 30);
-  verb.option("--top-p", words->sampling.topP, "default 0.95: draw from the best tokens with this probability together")
+  verb.option("--max-tokens", arguments->maxTokens, "tokens of an answer at most").range(1, 1 << 30);
+  verb.option("--temperature", arguments->sampling.temperature, "default 0.7; 0: the best token each time")
+      .range(0.0, 1e6);
+  verb.option("--top-k", arguments->sampling.topK, "draw from so many best tokens; default: all").range(0, 1 << 30);
+  verb.option("--top-p", arguments->sampling.topP,
+              "default 0.95: draw from the best tokens with this probability together")
       .range(1e-9, 1.0);
-  verb.option("--seed", words->sampling.seed, "of the draws; equal seeds give equal text")
+  verb.option("--seed", arguments->sampling.seed, "of the draws; equal seeds give equal text")
       .range(0, std::numeric_limits<int64_t>::max());
-  verb.action([words] { return chat(*words); });
+  verb.action([arguments] { return chat(*arguments); });
 }
 
 } // namespace espalier

@@ -9,19 +9,19 @@ namespace espalier {
 namespace {
 
 /// Returns where the template of the tokenizer is looked for.
-std::filesystem::path templatePlace(const ModelWords &words) {
-  bool isOfFolder = !words.folder.empty() && words.tokenizerGiven.count() == 0;
-  return isOfFolder ? words.folder : std::filesystem::path(words.tokenizer.modelFile);
+std::filesystem::path templatePlace(const ModelArguments &arguments) {
+  bool isOfFolder = !arguments.folder.empty() && arguments.tokenizerGiven.count() == 0;
+  return isOfFolder ? arguments.folder : std::filesystem::path(arguments.tokenizer.modelFile);
 }
 
 } // namespace
 
-ChatFormat openChats(const ModelWords &words, const std::string &name) {
+ChatFormat openChats(const ModelArguments &arguments, const std::string &name) {
   ChatFormat chat;
-  if (!words.hasTokenizer)
+  if (!arguments.hasTokenizer)
     return chat;
-  rt::TokenizerOptions options = rt::withOwnKind(words.tokenizer);
-  chat.found = name.empty() ? rt::findChatTemplate(templatePlace(words))
+  rt::TokenizerOptions options = rt::withOwnKind(arguments.tokenizer);
+  chat.found = name.empty() ? rt::findChatTemplate(templatePlace(arguments))
                             : rt::FoundChatTemplate{rt::chatTemplateNamed(name), ""};
   if (!chat.found.chat)
     chat.found.whyNot += fmt::format("; --chat-template {} names one", fmt::join(rt::chatTemplateNames(), "|"));

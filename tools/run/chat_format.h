@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runtime/tokenizer/chat_template.h"
-#include "tools/run/generate_words.h"
+#include "tools/run/model_arguments.h"
 
 namespace espalier {
 
@@ -15,6 +15,6 @@ struct ChatFormat {
 
 /// Opens the format named `name`, or if that is empty the one of the tokenizer's own template. Called after
 /// openModel(). Throws PlanError if the tokenizer lacks a token of the format.
-ChatFormat openChats(const ModelWords &words, const std::string &name);
+ChatFormat openChats(const ModelArguments &arguments, const std::string &name);
 
 } // namespace espalier

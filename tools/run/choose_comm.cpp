@@ -19,16 +19,16 @@ namespace {
 
 using namespace rt::launch;
 
-LaunchOptions launchOptions(const CommWords &words) {
+LaunchOptions launchOptions(const CommArguments &arguments) {
   LaunchOptions options;
-  options.nodes = words.nodes;
-  options.nodeRank = words.nodeRank;
-  options.rendezvous = words.rendezvous;
-  if (!words.rankTable.empty())
-    options.table = readRankTable(words.rankTable);
-  options.tableFile = words.rankTable;
-  options.serverId = words.serverId;
-  options.deviceRange = words.deviceRange;
+  options.nodes = arguments.nodes;
+  options.nodeRank = arguments.nodeRank;
+  options.rendezvous = arguments.rendezvous;
+  if (!arguments.rankTable.empty())
+    options.table = readRankTable(arguments.rankTable);
+  options.tableFile = arguments.rankTable;
+  options.serverId = arguments.serverId;
+  options.deviceRange = arguments.deviceRange;
   options.hostName = rt::hostName();
   return options;
 }
@@ -68,17 +68,17 @@ std::string readToken(const std::string &file) {
 
 /// Throws PlanError if a token can be guessed. A random token of this length and alphabet has at least 128 bits; few
 /// different characters show that it is not random.
-void requireStrong(const std::string &token, const CommWords &words) {
+void requireStrong(const std::string &token, const CommArguments &arguments) {
   constexpr double wanted = 128;
   constexpr size_t fewest = 8;
   bool isHex = std::ranges::all_of(token, [](unsigned char c) { return std::isxdigit(c); });
   double bits = (isHex ? 4.0 : 6.0) * static_cast<double>(token.size());
   if (bits >= wanted && std::set<char>(token.begin(), token.end()).size() >= fewest)
     return;
-  std::string origin = words.tokenFile.empty() ? "ESPALIER_TOKEN" : "--token-file " + words.tokenFile;
-  std::string command = words.tokenFile.empty() || words.tokenFile == "-"
+  std::string origin = arguments.tokenFile.empty() ? "ESPALIER_TOKEN" : "--token-file " + arguments.tokenFile;
+  std::string command = arguments.tokenFile.empty() || arguments.tokenFile == "-"
                             ? fmt::format("export ESPALIER_TOKEN=$({})", makeToken)
-                            : fmt::format("(umask 077; {} > {})", makeToken, words.tokenFile);
+                            : fmt::format("(umask 077; {} > {})", makeToken, arguments.tokenFile);
   throw rt::PlanError(fmt::format("{}: the token can be guessed: {} characters, of which {} differ, are less than the "
                                   "{:.0f} random bits that are needed; make one and give it to all hosts: {}",
                                   origin, token.size(), std::set<char>(token.begin(), token.end()).size(), wanted,
@@ -118,11 +118,11 @@ rt::Comm cudaCommOf(const Topology &topology, const std::string &wish, const rt:
   return isLocal && !topology.isProcessPerRank() ? rt::Comm::local : rt::Comm::shm;
 }
 
-std::string wishOf(const CommWords &words, const Topology &topology, const std::string &file) {
-  if (!words.processes)
-    return words.comm;
-  if (!words.comm.empty() && words.comm != "shm")
-    throw rt::PlanError(fmt::format("--processes means --comm shm, not --comm {}; give one of them", words.comm));
+std::string wishOf(const CommArguments &arguments, const Topology &topology, const std::string &file) {
+  if (!arguments.processes)
+    return arguments.comm;
+  if (!arguments.comm.empty() && arguments.comm != "shm")
+    throw rt::PlanError(fmt::format("--processes means --comm shm, not --comm {}; give one of them", arguments.comm));
   if (topology.isProcessPerRank())
     throw rt::PlanError(
         fmt::format("a launcher started several processes, and each would run all ranks of {}; leave out "
@@ -133,27 +133,27 @@ std::string wishOf(const CommWords &words, const Topology &topology, const std::
 
 } // namespace
 
-void addCommOptions(const Verb &run, CommWords &words) {
-  run.flag("--processes", words.processes,
+void addCommOptions(const Verb &run, CommArguments &arguments) {
+  run.flag("--processes", arguments.processes,
            "ranks as processes of this host, as those of CUDA plans always are; --comm shm");
-  run.option("--comm", words.comm,
+  run.option("--comm", arguments.comm,
              "local (threads), shm (processes of this host), mpi or, of CUDA plans, nccl; default: what started this "
              "process says it")
       .oneOf({"local", "shm", "mpi", "nccl"});
-  run.option("--nodes", words.nodes, "hosts of the run, each of which starts this command").range(1, 1 << 20);
-  run.option("--node-rank", words.nodeRank, "which of --nodes this host is, from 0").range(0, 1 << 20);
-  run.option("--rendezvous", words.rendezvous, "HOST:PORT of the first host, at which hosts find each other");
-  run.option("--token-file", words.tokenFile,
+  run.option("--nodes", arguments.nodes, "hosts of the run, each of which starts this command").range(1, 1 << 20);
+  run.option("--node-rank", arguments.nodeRank, "which of --nodes this host is, from 0").range(0, 1 << 20);
+  run.option("--rendezvous", arguments.rendezvous, "HOST:PORT of the first host, at which hosts find each other");
+  run.option("--token-file", arguments.tokenFile,
              "its first line is a secret that all hosts know; - for standard input; default: ESPALIER_TOKEN");
-  run.option("--rank-table", words.rankTable, "hosts, devices and ranks, as `cluster generate` writes them");
-  Option server = run.option("--server-id", words.serverId, "which server of --rank-table this host is");
-  run.option("--device-range", words.deviceRange, "the same by its ranks: '[8,16]' for 8 to 15").excludes(server);
-  run.flag("--share-devices", words.sharesDevices, "several ranks may use one device");
+  run.option("--rank-table", arguments.rankTable, "hosts, devices and ranks, as `cluster generate` writes them");
+  Option server = run.option("--server-id", arguments.serverId, "which server of --rank-table this host is");
+  run.option("--device-range", arguments.deviceRange, "the same by its ranks: '[8,16]' for 8 to 15").excludes(server);
+  run.flag("--share-devices", arguments.sharesDevices, "several ranks may use one device");
 }
 
-void chooseRendezvous(const CommWords &words, rt::RunOptions &options) {
-  options.token = readToken(words.tokenFile);
-  Topology topology = findRendezvous(environmentOfProcess(), launchOptions(words));
+void chooseRendezvous(const CommArguments &arguments, rt::RunOptions &options) {
+  options.token = readToken(arguments.tokenFile);
+  Topology topology = findRendezvous(environmentOfProcess(), launchOptions(arguments));
   bool isSlurm = topology.launcher == Topology::Slurm;
   if (topology.launcher == Topology::Mpi) // mpirun aborts all ranks if this process fails
     options.comm = rt::Comm::mpi;
@@ -162,16 +162,16 @@ void chooseRendezvous(const CommWords &words, rt::RunOptions &options) {
   else // without a secret, only CPU plans of several hosts can meet
     options.comm = options.token.empty() && isSlurm ? rt::Comm::mpi : rt::Comm::hosts;
   if (options.comm == rt::Comm::hosts && !options.token.empty())
-    requireStrong(options.token, words);
+    requireStrong(options.token, arguments);
   options.topology = std::move(topology);
 }
 
-std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const std::string &file,
+std::string chooseComm(const CommArguments &arguments, const rt::pb::Plan &plan, const std::string &file,
                        rt::RunOptions &options) {
   bool isCuda = plan.target() != "cpu";
   PlanNeeds needs{rt::Mesh(plan.mesh()).ranks(), isCuda, file};
-  Topology topology = findTopology(environmentOfProcess(), launchOptions(words), needs);
-  std::string wish = wishOf(words, topology, file);
+  Topology topology = findTopology(environmentOfProcess(), launchOptions(arguments), needs);
+  std::string wish = wishOf(arguments, topology, file);
   if (isCuda && wish == "mpi")
     throw rt::PlanError(
         fmt::format("{} is a plan for {}, whose ranks talk over NCCL; leave out --comm mpi", file, plan.target()));
@@ -180,7 +180,7 @@ std::string chooseComm(const CommWords &words, const rt::pb::Plan &plan, const s
   options.comm = isCuda ? cudaCommOf(topology, wish, options) : commOf(topology, wish, file);
   if (options.comm == rt::Comm::mpi || options.comm == rt::Comm::hosts)
     topology.hostRendezvous.clear();
-  options.sharesDevices = words.sharesDevices;
+  options.sharesDevices = arguments.sharesDevices;
   options.log = topology.ranks.front() == 0;
   std::string text = topology.launcher == Topology::Alone ? "" : describe(topology);
   options.topology = std::move(topology);

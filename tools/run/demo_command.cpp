@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct DemoWords {
+struct DemoArguments {
   std::string folder; ///< where the files go; empty: a folder that is removed at the end
   int comparedSteps = 60;
   std::optional<int> steps; ///< of the last training; unset: those of its run file
@@ -139,8 +139,9 @@ void compareLosses(const std::vector<double> &split, const std::vector<double> &
 }
 
 /// Trains a small model split over eight ranks and unsplit, and compares the losses.
-void showSplits(const DemoWords &words, const fs::path &configs, const Workspace &work, const std::string &text) {
-  std::string run = configs / "tiny_gpt.yaml", steps = std::to_string(words.comparedSteps);
+void showSplits(const DemoArguments &arguments, const fs::path &configs, const Workspace &work,
+                const std::string &text) {
+  std::string run = configs / "tiny_gpt.yaml", steps = std::to_string(arguments.comparedSteps);
   std::vector<std::vector<double>> losses;
   for (bool isSplit : {true, false}) {
     std::string name = isSplit ? "split" : "unsplit", plan = work.file((name + ".plan").c_str());
@@ -171,7 +172,7 @@ std::optional<double> heldOutLoss(const std::string &file) {
 }
 
 /// Trains a model on plays and prints text that it generates.
-void showText(const DemoWords &words, const fs::path &configs, const Workspace &work) {
+void showText(const DemoArguments &arguments, const fs::path &configs, const Workspace &work) {
   std::string run = configs / "demo" / "demo.yaml", text = configs / "demo" / "plays.txt";
   std::string tokenizer = work.file("plays.json"), prefix = work.file("plays"), metrics = work.file("plays.jsonl");
   std::string checkpoint = work.file("checkpoints"), machine = work.file("machine.yaml");
@@ -194,11 +195,11 @@ void showText(const DemoWords &words, const fs::path &configs, const Workspace &
                                     "--log-every",
                                     "50",
                                     "--eval-every",
-                                    std::to_string(words.steps.value_or(200)),
+                                    std::to_string(arguments.steps.value_or(200)),
                                     "--eval-batches",
                                     "8"};
-  if (words.steps)
-    train.insert(train.end(), {"--steps", std::to_string(*words.steps)});
+  if (arguments.steps)
+    train.insert(train.end(), {"--steps", std::to_string(*arguments.steps)});
   double seconds = show(train).seconds;
   fmt::print("trained in {:.0f} s\n", seconds);
   setenv("XDG_CACHE_HOME", work.file("cache").c_str(), /*overwrite=*/1); // for the plan of the checkpoint
@@ -230,10 +231,10 @@ void talk(const Workspace &work) {
   show(chat);
 }
 
-void demo(const DemoWords &words) {
+void demo(const DemoArguments &arguments) {
   fs::path configs = demoConfigs();
   std::string text = configs / "demo" / "alice.txt";
-  Workspace work(words.folder);
+  Workspace work(arguments.folder);
   heading("1. A model of 13 billion parameters, planned and compiled for 32 devices");
   std::string large = work.file("gpt2_13b.plan");
   double seconds = show({"compile", configs / "gpt2_13b.yaml", "-o", large}).seconds;
@@ -241,28 +242,29 @@ void demo(const DemoWords &words) {
              static_cast<double>(fs::file_size(large)) / 1e6);
   show({"inspect", large});
   heading("2. A small GPT, split and unsplit: the same training run?");
-  fmt::print("{} bytes of text, {} steps of 32 samples of 64 bytes\n", fs::file_size(text), words.comparedSteps);
-  showSplits(words, configs, work, text);
+  fmt::print("{} bytes of text, {} steps of 32 samples of 64 bytes\n", fs::file_size(text), arguments.comparedSteps);
+  showSplits(arguments, configs, work, text);
   heading("3. A model learns to write: twelve comedies of Shakespeare, about four minutes");
-  showText(words, configs, work);
+  showText(arguments, configs, work);
   talk(work);
-  fmt::print("\n{}\n", words.folder.empty()
+  fmt::print("\n{}\n", arguments.folder.empty()
                            ? "`espalier demo --folder DIR` keeps the plans, the tokenizer and the checkpoint"
                            : fmt::format("the plans, the tokenizer and the checkpoint are in {0}; `espalier chat "
                                          "{0}/checkpoints` goes on",
-                                         words.folder));
+                                         arguments.folder));
 }
 
 } // namespace
 
 void addDemoCommand(const Verb &app) {
   Verb command = app.verb("demo", "Show on this machine what all this does, in about six minutes");
-  auto words = std::make_shared<DemoWords>();
-  command.option("--folder", words->folder, "keep the files that the demo makes here");
-  command.option("--steps", words->steps, "steps of the last training; default: as its run file says")
+  auto arguments = std::make_shared<DemoArguments>();
+  command.option("--folder", arguments->folder, "keep the files that the demo makes here");
+  command.option("--steps", arguments->steps, "steps of the last training; default: as its run file says")
       .range(1, 1000000);
-  command.option("--compared-steps", words->comparedSteps, "steps of the split and the unsplit run").range(1, 1000000);
-  command.action([words] { demo(*words); });
+  command.option("--compared-steps", arguments->comparedSteps, "steps of the split and the unsplit run")
+      .range(1, 1000000);
+  command.action([arguments] { demo(*arguments); });
 }
 
 } // namespace espalier

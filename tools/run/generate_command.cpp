@@ -1,6 +1,6 @@
 // `espalier generate`: reads prompts and prints completions.
 #include "tools/commands.h"
-#include "tools/run/generate_words.h"
+#include "tools/run/model_arguments.h"
 
 #include "messages/data_error.h"
 #include "runtime/generate/decode_processes.h"
@@ -17,8 +17,8 @@
 namespace espalier {
 namespace {
 
-struct GenerateWords {
-  ModelWords model;
+struct GenerateArguments {
+  ModelArguments model;
   std::vector<std::string> prompts, ids;
   std::string file;
   rt::Request request; ///< all settings except the prompt
@@ -28,10 +28,10 @@ struct GenerateWords {
 };
 
 /// Rejects sampling options at temperature 0, where they would have no effect.
-void refuseUnusedOptions(const GenerateWords &words) {
-  if (words.request.sampling.temperature > 0)
+void refuseUnusedOptions(const GenerateArguments &arguments) {
+  if (arguments.request.sampling.temperature > 0)
     return;
-  for (const Option &option : words.ofDraws)
+  for (const Option &option : arguments.ofDraws)
     if (option.count() > 0)
       throw rt::PlanError(fmt::format("{} is of draws, and at temperature 0 the best token is taken each time; give "
                                       "--temperature T above 0, or leave {} out",
@@ -39,10 +39,10 @@ void refuseUnusedOptions(const GenerateWords &words) {
 }
 
 /// Prints which texts the context length ends before --max-tokens.
-void noteShortContext(const GenerateWords &words, const rt::Request &request, const std::string &name,
+void noteShortContext(const GenerateArguments &arguments, const rt::Request &request, const std::string &name,
                       int64_t context) {
   int64_t left = context - static_cast<int64_t>(request.prompt.size());
-  if (words.maxTokens.count() > 0 && request.maxTokens > left)
+  if (arguments.maxTokens.count() > 0 && request.maxTokens > left)
     fmt::print(stderr, "espalier: note: {}: the context of {} tokens has room for {} of --max-tokens {}\n", name,
                context, left, request.maxTokens);
 }
@@ -50,8 +50,8 @@ void noteShortContext(const GenerateWords &words, const rt::Request &request, co
 /// Parses decimal ids, separated by spaces or commas.
 std::vector<int32_t> parseIds(const std::string &text) {
   std::vector<int32_t> ids;
-  std::stringstream words(text);
-  for (std::string word; words >> word;) {
+  std::stringstream arguments(text);
+  for (std::string word; arguments >> word;) {
     size_t end = word.find_last_not_of(',') + 1, used = 0;
     try {
       ids.push_back(std::stoi(word.substr(0, end), &used));
@@ -80,27 +80,27 @@ std::vector<Prompt> readLines(const std::string &file) {
   return lines;
 }
 
-std::vector<rt::Request> requestsOf(const GenerateWords &words, rt::Tokenizer *tokenizer,
+std::vector<rt::Request> requestsOf(const GenerateArguments &arguments, rt::Tokenizer *tokenizer,
                                     const rt::GenerationSizes &sizes) {
   std::vector<Prompt> texts;
-  for (const std::string &text : words.prompts)
+  for (const std::string &text : arguments.prompts)
     texts.push_back({text, fmt::format("prompt '{}'", text.substr(0, 40))});
-  if (!words.file.empty())
-    for (Prompt &line : readLines(words.file))
+  if (!arguments.file.empty())
+    for (Prompt &line : readLines(arguments.file))
       texts.push_back(std::move(line));
-  if (!tokenizer && (!texts.empty() || !words.request.stop.empty()))
+  if (!tokenizer && (!texts.empty() || !arguments.request.stop.empty()))
     throw rt::PlanError("text needs a tokenizer; give --tokenizer KIND, or prompts as ids with --tokens");
   std::vector<rt::Request> requests;
   auto add = [&](std::vector<int32_t> prompt, const std::string &name) {
-    requests.push_back(words.request);
+    requests.push_back(arguments.request);
     requests.back().prompt = std::move(prompt);
     if (std::string reason = rt::whyNotServed(requests.back(), sizes); !reason.empty())
       throw rt::PlanError(fmt::format("{}: {}", name, reason));
-    noteShortContext(words, requests.back(), name, sizes.context);
+    noteShortContext(arguments, requests.back(), name, sizes.context);
   };
   for (const Prompt &prompt : texts)
     add(tokenizer->encode(prompt.text), prompt.name);
-  for (const std::string &text : words.ids)
+  for (const std::string &text : arguments.ids)
     add(parseIds(text), fmt::format("--tokens '{}'", text.substr(0, 40)));
   if (requests.empty())
     throw rt::PlanError("no prompt is given; say --prompt TEXT, --file FILE or --tokens \"1 2 3\"");
@@ -134,31 +134,32 @@ nlohmann::ordered_json describe(const rt::Request &request, const rt::Completion
       {"decode_tokens_per_second", perSecond(std::max(0.0, generated - 1), completion.decodeSeconds)}};
 }
 
-void print(const GenerateWords &words, const Model &model, const std::vector<rt::Request> &requests,
+void print(const GenerateArguments &arguments, const Model &model, const std::vector<rt::Request> &requests,
            const std::vector<rt::Completion> &completions) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (size_t i = 0; i < requests.size(); ++i) {
-    if (words.json)
+    if (arguments.json)
       all.push_back(describe(requests[i], completions[i]));
     else if (model.tokenizer)
       fmt::print("{}{}\n", rt::textOfPrompt(*model.tokenizer, requests[i].prompt), completions[i].text);
     else
       fmt::print("{}\n", fmt::join(completions[i].tokens, " "));
   }
-  if (words.json)
+  if (arguments.json)
     fmt::print("{}\n", all.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-int generate(GenerateWords &words) {
-  refuseUnusedOptions(words);
-  words.model.texts = words.file.empty() && words.prompts.size() + words.ids.size() == 1 ? 1 : words.model.texts;
-  Model model = openModel(words.model);
+int generate(GenerateArguments &arguments) {
+  refuseUnusedOptions(arguments);
+  arguments.model.texts =
+      arguments.file.empty() && arguments.prompts.size() + arguments.ids.size() == 1 ? 1 : arguments.model.texts;
+  Model model = openModel(arguments.model);
   std::vector<rt::Request> requests =
-      requestsOf(words, model.tokenizer.get(), rt::GenerationSizes(model.program->plan()));
+      requestsOf(arguments, model.tokenizer.get(), rt::GenerationSizes(model.program->plan()));
   auto work = [&](rt::Decoder &decoder, bool speaks) {
     std::vector<rt::Completion> completions = completeAll(decoder, model, requests);
     if (speaks)
-      print(words, model, requests, completions);
+      print(arguments, model, requests, completions);
   };
   switch (model.run.comm) {
   case rt::Comm::shm:
@@ -181,17 +182,17 @@ int generate(GenerateWords &words) {
 void addGenerateCommand(const Verb &app) {
   Verb generateVerb =
       app.verb("generate", "Continue prompts, by a plan of run_mode predict or from a folder of weights");
-  auto words = std::make_shared<GenerateWords>();
-  addModelOptions(generateVerb, words->model);
-  generateVerb.option("--prompt", words->prompts, "text to continue; may be repeated").oneValueEach();
-  generateVerb.option("--file", words->file, "a file with a prompt per line");
-  generateVerb.option("--tokens", words->ids, "a prompt as token ids, \"1 2 3\"; may be repeated").oneValueEach();
-  rt::Request &request = words->request;
-  words->maxTokens =
+  auto arguments = std::make_shared<GenerateArguments>();
+  addModelOptions(generateVerb, arguments->model);
+  generateVerb.option("--prompt", arguments->prompts, "text to continue; may be repeated").oneValueEach();
+  generateVerb.option("--file", arguments->file, "a file with a prompt per line");
+  generateVerb.option("--tokens", arguments->ids, "a prompt as token ids, \"1 2 3\"; may be repeated").oneValueEach();
+  rt::Request &request = arguments->request;
+  arguments->maxTokens =
       generateVerb.option("--max-tokens", request.maxTokens, "tokens to generate at most").range(1, 1 << 30);
   generateVerb.option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
       .range(0.0, 1e6);
-  words->ofDraws = {
+  arguments->ofDraws = {
       generateVerb.option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
           .range(0, 1 << 30),
       generateVerb.option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
@@ -199,16 +200,16 @@ void addGenerateCommand(const Verb &app) {
       generateVerb.option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text")
           .range(0, std::numeric_limits<int64_t>::max())};
   generateVerb.option("--stop", request.stop, "end before this text; may be repeated").oneValueEach();
-  generateVerb.flag("--processes", words->model.comm.processes, "ranks as processes of this host");
-  rt::RunOptions &run = words->model.run;
+  generateVerb.flag("--processes", arguments->model.comm.processes, "ranks as processes of this host");
+  rt::RunOptions &run = arguments->model.run;
   generateVerb.option("--failure-report", run.failureReport,
                       "of ranks that are processes: write here, as JSON, which one failed, where and why");
   generateVerb
       .option("--failure-timeout", run.failureSeconds,
               "seconds within which all processes of this host have ended after one failed")
       .range(1.0, 3600.0);
-  generateVerb.flag("--json", words->json, "as JSON");
-  generateVerb.action([words] { return generate(*words); });
+  generateVerb.flag("--json", arguments->json, "as JSON");
+  generateVerb.action([arguments] { return generate(*arguments); });
 }
 
 } // namespace espalier

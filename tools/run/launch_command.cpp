@@ -30,7 +30,7 @@ namespace {
 
 using rt::launch::Host;
 
-struct LaunchWords {
+struct LaunchArguments {
   std::string hosts, ssh;
   bool isHere = false;
   std::vector<std::string> run; ///< the words of the run: "run", "X.plan", ...
@@ -63,16 +63,16 @@ std::vector<const char *> setVariables() {
   return names;
 }
 
-int runOverMpi(const LaunchWords &words, const std::vector<Host> &hosts) {
+int runOverMpi(const LaunchArguments &arguments, const std::vector<Host> &hosts) {
   sayStarts(hosts);
-  std::vector<std::string> line = mpirunLine(hosts, words.ssh);
+  std::vector<std::string> line = mpirunLine(hosts, arguments.ssh);
   line.insert(line.end(), {"-x", launchedBy});
   for (const char *name : setVariables())
     line.insert(line.end(), {"-x", name});
   if (std::getenv(rt::attemptVariable))
     line.insert(line.end(), {"-x", rt::attemptVariable});
   line.push_back(ownFile());
-  line.insert(line.end(), words.run.begin(), words.run.end());
+  line.insert(line.end(), arguments.run.begin(), arguments.run.end());
   return runMpirun(std::move(line));
 }
 
@@ -94,10 +94,11 @@ std::string lineOf(const std::vector<std::string> &command) {
   return quote(std::vector<std::string>{"sh", "-c", script});
 }
 
-std::string sshOf(const LaunchWords &words) {
+std::string sshOf(const LaunchArguments &arguments) {
   // The keep-alive options end the wait for a host that does not answer. An address behind `--` is no option.
-  return words.ssh.empty() ? fmt::format("ssh {} -o ServerAliveInterval=1 -o ServerAliveCountMax=3 --", connectOptions)
-                           : words.ssh;
+  return arguments.ssh.empty()
+             ? fmt::format("ssh {} -o ServerAliveInterval=1 -o ServerAliveCountMax=3 --", connectOptions)
+             : arguments.ssh;
 }
 
 /// Whether an address or name belongs to this machine.
@@ -113,41 +114,41 @@ bool isHere(const Host &host) {
 }
 
 /// Runs the same command on the first host, because this machine is not one of the hosts.
-int runFromOutside(const LaunchWords &words, const std::vector<Host> &hosts) {
+int runFromOutside(const LaunchArguments &arguments, const std::vector<Host> &hosts) {
   fmt::print(stderr, "espalier: starting mpirun on {}, because this machine is not one of the hosts\n",
              hosts.front().address);
   std::vector<std::string> command = {ownFile(), "launch", "--here", "--hosts",
-                                      std::filesystem::absolute(words.hosts).string()};
-  if (!words.ssh.empty())
-    command.insert(command.end(), {"--ssh", words.ssh});
+                                      std::filesystem::absolute(arguments.hosts).string()};
+  if (!arguments.ssh.empty())
+    command.insert(command.end(), {"--ssh", arguments.ssh});
   command.push_back("--");
-  command.insert(command.end(), words.run.begin(), words.run.end());
-  return runHostLines(sshOf(words), {{hosts.front().address, lineOf(command)}}, makeToken());
+  command.insert(command.end(), arguments.run.begin(), arguments.run.end());
+  return runHostLines(sshOf(arguments), {{hosts.front().address, lineOf(command)}}, makeToken());
 }
 
-int runOverSsh(const LaunchWords &words, const std::vector<Host> &hosts) {
+int runOverSsh(const LaunchArguments &arguments, const std::vector<Host> &hosts) {
   for (const Host &host : hosts)
     if (host.slots != hosts.front().slots)
       throw rt::PlanError(fmt::format("{}: {} has {} slots, {} has {}; hosts need equal numbers, or a rank table and a "
                                       "command on each",
-                                      words.hosts, hosts.front().address, hosts.front().slots, host.address,
+                                      arguments.hosts, hosts.front().address, hosts.front().slots, host.address,
                                       host.slots));
   sayStarts(hosts);
   std::string rendezvous = makeRendezvous(hosts.front().address);
   std::vector<HostLine> lines;
   for (size_t node = 0; node < hosts.size(); ++node) {
     std::vector<std::string> command = {ownFile()};
-    command.insert(command.end(), words.run.begin(), words.run.end());
+    command.insert(command.end(), arguments.run.begin(), arguments.run.end());
     for (const std::string &word : {std::string("--nodes"), std::to_string(hosts.size()), std::string("--node-rank"),
                                     std::to_string(node), std::string("--rendezvous"), rendezvous})
       command.push_back(word);
     lines.push_back({hosts[node].address, lineOf(command)});
   }
-  return runHostLines(sshOf(words), lines, makeToken());
+  return runHostLines(sshOf(arguments), lines, makeToken());
 }
 
 /// Returns the hosts that run a line within `seconds`. This machine always answers.
-std::vector<std::string> answering(const LaunchWords &words, const std::vector<std::string> &addresses) {
+std::vector<std::string> answering(const LaunchArguments &arguments, const std::vector<std::string> &addresses) {
   constexpr int seconds = 3;
   std::vector<std::string> alive;
   std::vector<HostLine> asked;
@@ -156,13 +157,13 @@ std::vector<std::string> answering(const LaunchWords &words, const std::vector<s
       alive.push_back(address);
     else
       asked.push_back({address, "true"});
-  for (const std::string &address : hostsThatRun(sshOf(words), asked, std::chrono::seconds(seconds)))
+  for (const std::string &address : hostsThatRun(sshOf(arguments), asked, std::chrono::seconds(seconds)))
     alive.push_back(address);
   return alive;
 }
 
 /// Supervises an elastic run: each attempt is this command again, with the hosts and the plan of the attempt.
-int launchElastically(const LaunchWords &words, const RunWords &run, const std::vector<Host> &hosts,
+int launchElastically(const LaunchArguments &arguments, const RunArguments &run, const std::vector<Host> &hosts,
                       const rt::pb::Plan &plan) {
   return rt::runElastic({.limits = run.elastic,
                          .plans = rt::readElasticPlans(run.plan),
@@ -171,64 +172,64 @@ int launchElastically(const LaunchWords &words, const RunWords &run, const std::
                          .checkpoint = run.options.checkpoint,
                          .report = run.options.failureReport,
                          .resume = run.options.resume,
-                         .answering = [&](const auto &addresses) { return answering(words, addresses); },
+                         .answering = [&](const auto &addresses) { return answering(arguments, addresses); },
                          .deathSignal = SIGTERM,
                          .runAttempt = {}});
 }
 
-int launch(LaunchWords words, RunWords run) {
+int launch(LaunchArguments arguments, RunArguments run) {
   std::optional<rt::Attempt> attempt = run.isElastic ? rt::attemptOfProcess() : std::nullopt;
   if (attempt) {
-    words.hosts = attempt->hosts;
+    arguments.hosts = attempt->hosts;
     run.plan = attempt->plan;
   }
-  std::vector<Host> hosts = rt::launch::readHosts(words.hosts);
+  std::vector<Host> hosts = rt::launch::readHosts(arguments.hosts);
   rt::pb::Plan plan = rt::readPlan(run.plan);
   setenv(launchedBy, ownLine().c_str(), /*overwrite=*/0); // keeps the value if an outer `launch` has set it
-  checkSlots(words.hosts, hosts, run.plan, rt::Mesh(plan.mesh()).ranks());
+  checkSlots(arguments.hosts, hosts, run.plan, rt::Mesh(plan.mesh()).ranks());
   if (run.isElastic && !attempt)
-    return launchElastically(words, run, hosts, plan);
+    return launchElastically(arguments, run, hosts, plan);
   if (plan.target() != "cpu")
-    return runOverSsh(words, hosts);
-  if (words.isHere || std::ranges::any_of(hosts, isHere))
-    return runOverMpi(words, hosts);
-  return runFromOutside(words, hosts);
+    return runOverSsh(arguments, hosts);
+  if (arguments.isHere || std::ranges::any_of(hosts, isHere))
+    return runOverMpi(arguments, hosts);
+  return runFromOutside(arguments, hosts);
 }
 
 /// Reads the words of the run as `espalier run` does, so that a mistake is reported once and not by every rank. Then
 /// starts the run.
-int readRunAndLaunch(const LaunchWords &words) {
-  if (words.run.empty() || words.run[0] != "run")
+int readRunAndLaunch(const LaunchArguments &arguments) {
+  if (arguments.run.empty() || arguments.run[0] != "run")
     throw rt::PlanError("launch starts runs: espalier launch --hosts FILE -- run X.plan ...");
   CommandLine line("espalier", "");
-  RunWords run;
+  RunArguments run;
   Verb verb = line.verb("run", "");
-  addRunWords(verb, run);
-  verb.action([&] { return launch(words, run); });
-  std::vector<const char *> arguments = {"espalier"};
-  for (const std::string &word : words.run)
-    arguments.push_back(word.c_str());
-  return line.parse(static_cast<int>(arguments.size()), arguments.data());
+  addRunArguments(verb, run);
+  verb.action([&] { return launch(arguments, run); });
+  std::vector<const char *> pointers = {"espalier"};
+  for (const std::string &word : arguments.run)
+    pointers.push_back(word.c_str());
+  return line.parse(static_cast<int>(pointers.size()), pointers.data());
 }
 
 } // namespace
 
 void addLaunchCommand(const Verb &app) {
   Verb verb = app.verb("launch", "Start a run on several hosts: by mpirun for CPU plans, else by ssh");
-  auto words = std::make_shared<LaunchWords>();
-  verb.option("--hosts", words->hosts, "lines ADDRESS slots=N, or a rank table").required();
-  verb.option("--ssh", words->ssh,
+  auto arguments = std::make_shared<LaunchArguments>();
+  verb.option("--hosts", arguments->hosts, "lines ADDRESS slots=N, or a rank table").required();
+  verb.option("--ssh", arguments->ssh,
               "what runs a line on a host: COMMAND ADDRESS LINE; default: ssh, which asks "
               "whether the host lives");
-  verb.flag("--here", words->isHere,
+  verb.flag("--here", arguments->isHere,
             "start mpirun on this machine; default: on the first host if this machine is not one of the hosts");
-  verb.option("command", words->run, "behind --: run X.plan ...");
+  verb.option("command", arguments->run, "behind --: run X.plan ...");
   auto json = std::make_shared<bool>(false);
   verb.flag("--json", *json, "print one JSON object about the run at its end, as run --json does");
-  verb.action([words, json] {
-    if (*json && std::ranges::count(words->run, "--json") == 0)
-      words->run.push_back("--json");
-    return readRunAndLaunch(*words);
+  verb.action([arguments, json] {
+    if (*json && std::ranges::count(arguments->run, "--json") == 0)
+      arguments->run.push_back("--json");
+    return readRunAndLaunch(*arguments);
   });
 }
 

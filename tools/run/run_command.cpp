@@ -53,15 +53,15 @@ void dump(const std::filesystem::path &file, const std::vector<rt::Tensors> &ste
 }
 
 /// Checks before training that all output files can be written.
-void checkFiles(const RunWords &words) {
-  const rt::RunOptions &options = words.options;
+void checkFiles(const RunArguments &arguments) {
+  const rt::RunOptions &options = arguments.options;
   for (const auto &[option, file] : std::initializer_list<std::pair<const char *, std::filesystem::path>>{
            {"--trace", options.trace},
            {"--status", options.status},
            {"--failure-report", options.failureReport},
-           {"--report", words.report},
-           {"--dump-gradients", words.dumpGradients},
-           {"--dump-parameters", words.dumpParameters}}) {
+           {"--report", arguments.report},
+           {"--dump-gradients", arguments.dumpGradients},
+           {"--dump-parameters", arguments.dumpParameters}}) {
     std::string fault = file.empty() ? "" : rt::writeFault(file);
     if (!fault.empty())
       throw rt::PlanError(
@@ -72,14 +72,14 @@ void checkFiles(const RunWords &words) {
 }
 
 /// Rejects training options for an evaluation, where they would have no effect.
-void refuseTrainingOptions(const RunWords &words) {
-  const rt::RunOptions &options = words.options;
-  for (auto [option, isGiven] : {std::pair("--steps", words.steps.count() > 0),
+void refuseTrainingOptions(const RunArguments &arguments) {
+  const rt::RunOptions &options = arguments.options;
+  for (auto [option, isGiven] : {std::pair("--steps", arguments.steps.count() > 0),
                                  {"--save-every", options.saveEvery > 0},
                                  {"--save", options.save.has_value()},
                                  {"--on-divergence", options.onDivergence != rt::OnDivergence::stop},
                                  {"--keep", options.keep > 0},
-                                 {"--save-hf", words.savesHf},
+                                 {"--save-hf", arguments.savesHf},
                                  {"--resume", options.resume},
                                  {"--eval-every", options.evalEvery > 0},
                                  {"--trace", !options.trace.empty()}})
@@ -88,45 +88,45 @@ void refuseTrainingOptions(const RunWords &words) {
           fmt::format("{} is for a run that trains, and {} is a plan of run_mode eval, which reads its "
                       "data once; --eval-batches N reads less, and --set run_mode=train compiles a plan "
                       "that trains",
-                      option, words.plan));
+                      option, arguments.plan));
 }
 
 /// Reads and returns the plan. Throws if this command cannot run it with these options.
-rt::pb::Plan readTrainingPlan(const RunWords &words) {
-  checkFiles(words);
-  rt::pb::Plan plan = rt::readPlan(words.plan);
-  if (words.options.acceptChanges && !words.options.resume && !plan.settings().resume_training())
+rt::pb::Plan readTrainingPlan(const RunArguments &arguments) {
+  checkFiles(arguments);
+  rt::pb::Plan plan = rt::readPlan(arguments.plan);
+  if (arguments.options.acceptChanges && !arguments.options.resume && !plan.settings().resume_training())
     throw rt::PlanError("--accept-changes is for a run that resumes another; give --resume, too");
   if (rt::findEntry(plan, "prefill"))
     throw rt::PlanError(
-        fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train", words.plan,
-                    plan.model()));
+        fmt::format("{}: the plan of {} generates; one that trains is compiled with --set run_mode=train",
+                    arguments.plan, plan.model()));
   if (rt::isForEvaluation(plan.settings()))
-    refuseTrainingOptions(words);
-  bool evaluates = words.options.evalEvery > 0 || rt::isForEvaluation(plan.settings());
-  if (!evaluates && !words.evaluation.given().empty())
+    refuseTrainingOptions(arguments);
+  bool evaluates = arguments.options.evalEvery > 0 || rt::isForEvaluation(plan.settings());
+  if (!evaluates && !arguments.evaluation.given().empty())
     throw rt::PlanError("--eval-batches and --eval-split are of evaluations, of which this run has none; give "
                         "--eval-every N");
   return plan;
 }
 
 /// Sets the number of steps and describes it: "100 steps (--steps)".
-std::string chooseSteps(RunWords &words, const rt::pb::Settings &settings) {
+std::string chooseSteps(RunArguments &arguments, const rt::pb::Settings &settings) {
   int64_t planned = settings.learning_rate().total_steps();
   const char *origin = "the default";
-  if (words.steps.count() > 0) {
+  if (arguments.steps.count() > 0) {
     origin = "--steps";
   } else if (planned > 0) {
-    words.options.steps = planned;
+    arguments.options.steps = planned;
     origin = "lr_schedule.total_steps";
   } else {
     fmt::print(
         stderr,
         "espalier: warning: {}: nothing gives the number of steps, so that this run makes {}; give --steps N, or "
         "lr_schedule.total_steps in the run file\n",
-        words.plan, words.options.steps);
+        arguments.plan, arguments.options.steps);
   }
-  return fmt::format("{} ({})", rt::counted(words.options.steps, "step"), origin);
+  return fmt::format("{} ({})", rt::counted(arguments.options.steps, "step"), origin);
 }
 
 /// Says that a run goes on after the end of a learning-rate schedule, and at which rate.
@@ -159,14 +159,14 @@ void noteThreads(const rt::RunOptions &options, int hostRanks) {
 }
 
 /// Describes the whole run for --json.
-nlohmann::ordered_json describe(const RunWords &words, const rt::pb::Plan &plan, const rt::RunResult &result) {
+nlohmann::ordered_json describe(const RunArguments &arguments, const rt::pb::Plan &plan, const rt::RunResult &result) {
   auto number = [](double value) {
     return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
   };
-  const std::filesystem::path &folder = words.options.checkpoint;
+  const std::filesystem::path &folder = arguments.options.checkpoint;
   std::string checkpoint = folder.empty() ? "" : rt::latestCheckpoint(folder);
   nlohmann::ordered_json json = {{"schema", 1},
-                                 {"plan", words.plan},
+                                 {"plan", arguments.plan},
                                  {"model", plan.model()},
                                  {"ranks", rt::Mesh(plan.mesh()).ranks()},
                                  {"steps", result.steps.size()}};
@@ -191,9 +191,9 @@ nlohmann::ordered_json describe(const RunWords &words, const rt::pb::Plan &plan,
 
 } // namespace
 
-void requirePlaces(const RunWords &words, const std::string &target) {
-  const rt::RunOptions &options = words.options;
-  checkFiles(words);
+void requirePlaces(const RunArguments &arguments, const std::string &target) {
+  const rt::RunOptions &options = arguments.options;
+  checkFiles(arguments);
   std::error_code error;
   const std::filesystem::path &events = options.tensorboard;
   if (std::string fault = events.empty() ? "" : rt::writeFault(rt::presentFolder(events) / "file"); !fault.empty())
@@ -204,70 +204,70 @@ void requirePlaces(const RunWords &words, const std::string &target) {
   if (!fault.empty())
     throw rt::PlanError(fmt::format("{}: cannot be written: {}", options.metrics.string(), fault));
   rt::RunOptions placed = options;
-  chooseRendezvous(words.comm, placed);
+  chooseRendezvous(arguments.comm, placed);
   if (!options.prometheus.empty() && !placed.topology->isProcessPerRank()) // else only the process of rank 0 listens
     rt::PrometheusEndpoint().open(options.prometheus, options.prometheusTokenFile);
-  requireDevice(words.device, target.empty() ? "cpu" : target);
+  requireDevice(arguments.device, target.empty() ? "cpu" : target);
 }
 
-int runPlanFile(RunWords &words) {
+int runPlanFile(RunArguments &arguments) {
   std::string topology, steps;
   std::optional<rt::Program> prepared;
-  words.options.keepGradients = !words.dumpGradients.empty();
-  words.options.keepParameters = !words.dumpParameters.empty();
-  words.options.nonFinite = words.allowsNan ? rt::NonFinite::Accepted : rt::NonFinite::Refused;
-  chooseRendezvous(words.comm, words.options);
-  words.options.resumeCommand = resumeLine(*words.options.topology);
-  rt::guardStartup(words.options, [&] {
-    rt::pb::Plan plan = readTrainingPlan(words);
-    if (words.savesHf) {
+  arguments.options.keepGradients = !arguments.dumpGradients.empty();
+  arguments.options.keepParameters = !arguments.dumpParameters.empty();
+  arguments.options.nonFinite = arguments.allowsNan ? rt::NonFinite::Accepted : rt::NonFinite::Refused;
+  chooseRendezvous(arguments.comm, arguments.options);
+  arguments.options.resumeCommand = resumeLine(*arguments.options.topology);
+  rt::guardStartup(arguments.options, [&] {
+    rt::pb::Plan plan = readTrainingPlan(arguments);
+    if (arguments.savesHf) {
       requireHfNames(plan);
-      words.options.onSave = saveHf;
+      arguments.options.onSave = saveHf;
     }
-    steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(words, plan.settings());
-    topology = chooseComm(words.comm, plan, words.plan, words.options);
-    int hostRanks = words.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
-    noteThreads(words.options, hostRanks);
-    if (words.options.log && !rt::isForEvaluation(plan.settings()))
-      noteScheduleEnd(words.options, plan.settings());
-    words.options.threads = rt::threadsPerRank(words.options.threads, hostRanks);
-    chooseDevice(words.device, plan, words.plan);
-    prepared.emplace(std::move(plan), words.options.threads);
+    steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(arguments, plan.settings());
+    topology = chooseComm(arguments.comm, plan, arguments.plan, arguments.options);
+    int hostRanks = arguments.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
+    noteThreads(arguments.options, hostRanks);
+    if (arguments.options.log && !rt::isForEvaluation(plan.settings()))
+      noteScheduleEnd(arguments.options, plan.settings());
+    arguments.options.threads = rt::threadsPerRank(arguments.options.threads, hostRanks);
+    chooseDevice(arguments.device, plan, arguments.plan);
+    prepared.emplace(std::move(plan), arguments.options.threads);
   });
-  bool printsJson = words.json && words.options.log;
-  words.options.log &= !words.json;
+  bool printsJson = arguments.json && arguments.options.log;
+  arguments.options.log &= !arguments.json;
   const rt::Program &program = *prepared;
   std::string level = program.backend().level();
-  if (words.options.log)
-    fmt::print("{}: {}, {} for {}{}\n{}", words.plan, rt::counted(program.mesh().ranks(), "rank"),
+  if (arguments.options.log)
+    fmt::print("{}: {}, {} for {}{}\n{}", arguments.plan, rt::counted(program.mesh().ranks(), "rank"),
                rt::counted(program.plan().kernels_size(), "kernel"), level.empty() ? "no processor" : level, steps,
                topology);
   std::fflush(stdout); // the first step may take long
   rt::stopOnSignals();
   std::signal(SIGPIPE, SIG_IGN); // a closed standard output is handled at each write
-  rt::RunResult result = rt::runPlan(program, words.options);
+  rt::RunResult result = rt::runPlan(program, arguments.options);
   int64_t last = result.steps.empty() ? 0 : result.steps.back().step;
-  if (!words.dumpGradients.empty())
-    dump(words.dumpGradients, result.gradients, last);
-  if (!words.dumpParameters.empty())
-    dump(words.dumpParameters, result.parameters, last);
-  RunSite site = siteOf(program, words.options);
-  if (words.options.log && words.device != "emulated") {
+  if (!arguments.dumpGradients.empty())
+    dump(arguments.dumpGradients, result.gradients, last);
+  if (!arguments.dumpParameters.empty())
+    dump(arguments.dumpParameters, result.parameters, last);
+  RunSite site = siteOf(program, arguments.options);
+  if (arguments.options.log && arguments.device != "emulated") {
     std::string line = driftLine(program.plan(), result, site);
     fmt::print("{}{}", line, line.empty() ? "" : "\n");
   }
-  if (!words.report.empty() && (!result.steps.empty() || !result.evaluations.empty())) { // not on other processes
-    bool hasTrace = !words.options.trace.empty() && !result.steps.empty();
+  if (!arguments.report.empty() && (!result.steps.empty() || !result.evaluations.empty())) { // not on other processes
+    bool hasTrace = !arguments.options.trace.empty() && !result.steps.empty();
     nlohmann::ordered_json sections =
-        runSections(hasTrace ? words.options.trace.string() : "", program.plan(), result, site.isCalibrated);
-    for (const nlohmann::ordered_json &section : planSections(words.plan, program.plan()))
+        runSections(hasTrace ? arguments.options.trace.string() : "", program.plan(), result, site.isCalibrated);
+    for (const nlohmann::ordered_json &section : planSections(arguments.plan, program.plan()))
       sections.push_back(section);
-    writeReport(words.report, fmt::format("A run of {}", program.plan().model()), words.plan, sections);
+    writeReport(arguments.report, fmt::format("A run of {}", program.plan().model()), arguments.plan, sections);
   }
   if (printsJson)
-    fmt::print("{}\n", describe(words, program.plan(), result).dump(2));
+    fmt::print("{}\n", describe(arguments, program.plan(), result).dump(2));
   if (!result.divergence.empty()) {
-    printError("espalier", rt::divergenceSentence(result, words.options, program.plan().settings()));
+    printError("espalier", rt::divergenceSentence(result, arguments.options, program.plan().settings()));
     return Failed;
   }
   return result.stopSignal ? 128 + result.stopSignal : int(Success);
@@ -277,7 +277,7 @@ namespace {
 
 void addDataOptions(const Verb &run, rt::RunOptions &options) {
   rt::DataOptions &data = options.data;
-  run.option("--data", data.words,
+  run.option("--data", data.arguments,
              "a text file, PREFIX of PREFIX.bin and .idx, or mock; PATH PATH ... or WEIGHT PATH WEIGHT PATH ... blends "
              "several; default: the plan's");
   run.option("--split", data.split, "weights of training, validation and test; default: the plan's, or 969,30,1");
@@ -291,16 +291,16 @@ void addDataOptions(const Verb &run, rt::RunOptions &options) {
 
 } // namespace
 
-void addRunOptions(const Verb &run, RunWords &words) {
-  rt::RunOptions &options = words.options;
+void addRunOptions(const Verb &run, RunArguments &arguments) {
+  rt::RunOptions &options = arguments.options;
   options.log = true;
   options.stopSignal = rt::stopSignal;
   addDataOptions(run, options);
-  run.option("--device", words.device, "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
+  run.option("--device", arguments.device, "cpu, cuda or emulated (a GPU in software, for tests); default: the plan's")
       .oneOf({"cpu", "cuda", "emulated"});
-  words.steps = run.option("--steps", options.steps,
-                           "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
-                    .range(1, mostSteps);
+  arguments.steps = run.option("--steps", options.steps,
+                               "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
+                        .range(1, mostSteps);
   run.option("--metrics", options.metrics, "write a JSON line per step here");
   run.option("--log-every", options.logEvery,
              "steps between log lines; default: 1, and on a terminal one progress line in place of them")
@@ -316,7 +316,7 @@ void addRunOptions(const Verb &run, RunWords &words) {
       run.option("--load", options.load,
                  "weights to start from: a checkpoint, a folder of transformers or of Megatron; default: the plan's "
                  "load_checkpoint");
-  run.flag("--allow-nan", words.allowsNan, "load weights that are NaN or infinite, too");
+  run.flag("--allow-nan", arguments.allowsNan, "load weights that are NaN or infinite, too");
   Option checkpoint = run.option("--checkpoint", options.checkpoint,
                                  "folder of the checkpoints; of a plan for evaluation, where its weights are");
   run.option("--tokenizer", options.tokenizer,
@@ -330,7 +330,7 @@ void addRunOptions(const Verb &run, RunWords &words) {
          "background: checkpoints are copied to host memory and written while training goes on; sync: training waits; "
          "default: background if memory holds the copy")
       .needs(checkpoint);
-  run.flag("--save-hf", words.savesHf, "write a folder of transformers, hf-STEP, beside each checkpoint")
+  run.flag("--save-hf", arguments.savesHf, "write a folder of transformers, hf-STEP, beside each checkpoint")
       .needs(checkpoint);
   run.option("--keep", options.keep, "checkpoints that stay, the newest ones; default: all")
       .range(1, mostSteps)
@@ -352,11 +352,11 @@ void addRunOptions(const Verb &run, RunWords &words) {
   run.flag("--accept-changes", options.acceptChanges,
            "resume though batch, seed, data, types, learning rate, dropout or optimizer are other ones");
   run.option("--threads", options.threads, "threads per rank; default: cores / ranks").range(1, 1024);
-  addCommOptions(run, words.comm);
+  addCommOptions(run, arguments.comm);
   run.option("--status", options.status, "write here who runs where, as JSON, once all ranks have met");
   run.option("--trace", options.trace,
              "write the last step as it was run here: a text for chrome://tracing, in the tracks of `plan --trace`");
-  run.option("--report", words.report,
+  run.option("--report", arguments.report,
              "write a report of the run here as HTML: losses, speed, memory; the step of --trace");
   run.option("--compare-every", options.compareEvery,
              "steps of a window in which the ranks' compute times are compared; a rank that is 15 % slower than the "
@@ -367,42 +367,42 @@ void addRunOptions(const Verb &run, RunWords &words) {
              "seconds within which all processes of all hosts have ended after one failed; default: 5")
       .range(1.0, 3600.0);
   run.option("--eval-every", options.evalEvery, "steps between evaluations on held-out data").range(0, mostSteps);
-  words.evaluation = run.group("evaluations");
-  words.evaluation.choice<rt::Split>(
+  arguments.evaluation = run.group("evaluations");
+  arguments.evaluation.choice<rt::Split>(
       "--eval-split", options.evalSplit,
       {{"train", rt::Split::train}, {"valid", rt::Split::valid}, {"test", rt::Split::test}},
       "what evaluations read: train, valid (default) or test");
-  words.evaluation
+  arguments.evaluation
       .option("--eval-batches", options.evalBatches,
               "micro-batches per replica of an evaluation; default: 8, and the whole split where the plan is for it")
       .range(1, mostSteps);
-  run.option("--dump-gradients", words.dumpGradients,
+  run.option("--dump-gradients", arguments.dumpGradients,
              "write the unsharded gradients of each step here, as safetensors");
-  run.option("--dump-parameters", words.dumpParameters,
+  run.option("--dump-parameters", arguments.dumpParameters,
              "write the unsharded parameters after each step here, as safetensors");
-  run.flag("--json", words.json, "print one JSON object about the whole run at its end, in place of the log");
+  run.flag("--json", arguments.json, "print one JSON object about the whole run at its end, in place of the log");
 }
 
 namespace {
 
-int runAttempt(RunWords &words, const rt::Attempt &attempt) {
-  words.plan = attempt.plan;
-  rt::apply(attempt, words.options);
-  return runPlanFile(words);
+int runAttempt(RunArguments &arguments, const rt::Attempt &attempt) {
+  arguments.plan = attempt.plan;
+  rt::apply(attempt, arguments.options);
+  return runPlanFile(arguments);
 }
 
 /// Supervises an elastic run on this host, or, in a process that an elastic run has started, runs the attempt's plan.
-int runElastically(RunWords &words) {
+int runElastically(RunArguments &arguments) {
   if (std::optional<rt::Attempt> attempt = rt::attemptOfProcess())
-    return runAttempt(words, *attempt);
-  RunWords given = words;
-  rt::RunOptions &options = words.options;
-  rt::pb::Plan plan = readTrainingPlan(words);
+    return runAttempt(arguments, *attempt);
+  RunArguments given = arguments;
+  rt::RunOptions &options = arguments.options;
+  rt::pb::Plan plan = readTrainingPlan(arguments);
   if (rt::isForEvaluation(plan.settings()))
     throw rt::PlanError(
-        fmt::format("--elastic is for a run that trains, and {} is a plan of run_mode eval", words.plan));
-  chooseRendezvous(words.comm, options);
-  chooseComm(words.comm, plan, words.plan, options);
+        fmt::format("--elastic is for a run that trains, and {} is a plan of run_mode eval", arguments.plan));
+  chooseRendezvous(arguments.comm, options);
+  chooseComm(arguments.comm, plan, arguments.plan, options);
   if (options.topology->isProcessPerRank() || !options.topology->isOneHost())
     throw rt::PlanError(
         "--elastic: a launcher started this process, and MPI, srun and torchrun end all processes with a "
@@ -412,12 +412,12 @@ int runElastically(RunWords &words) {
     throw rt::PlanError("--elastic: the ranks are threads of one process, which a failure ends as a whole; give "
                         "--processes");
   int ranks = rt::Mesh(plan.mesh()).ranks();
-  std::vector<rt::ElasticPlan> plans = rt::readElasticPlans(words.plan);
+  std::vector<rt::ElasticPlan> plans = rt::readElasticPlans(arguments.plan);
   given.options.opened = rt::openTrainingSamples(plan, options); // all plans read the same samples
-  return rt::runElastic({.limits = words.elastic,
+  return rt::runElastic({.limits = arguments.elastic,
                          .plans = std::move(plans),
                          .hosts = {{"this host", ranks, {}}},
-                         .isCuda = plan.target() != "cpu" && !words.comm.sharesDevices,
+                         .isCuda = plan.target() != "cpu" && !arguments.comm.sharesDevices,
                          .checkpoint = options.checkpoint,
                          .report = options.failureReport,
                          .resume = options.resume,
@@ -426,34 +426,34 @@ int runElastically(RunWords &words) {
 }
 
 /// Adds --elastic and its limits.
-void addElasticOptions(const Verb &run, RunWords &words) {
-  Option elastic = run.flag("--elastic", words.isElastic,
+void addElasticOptions(const Verb &run, RunArguments &arguments) {
+  Option elastic = run.flag("--elastic", arguments.isElastic,
                             "after lost ranks, go on from the last checkpoint with a plan for those that are left, one "
                             "of X.RANKS.plan beside X.plan (compile --elastic-hosts)")
                        .needs(run.find("--checkpoint"))
                        .needs(run.find("--save-every"))
                        .excludes(run.find("--json"));
-  run.option("--min-ranks", words.elastic.minRanks, "the run ends if fewer ranks are left; default: 1")
+  run.option("--min-ranks", arguments.elastic.minRanks, "the run ends if fewer ranks are left; default: 1")
       .range(1, 1 << 30)
       .needs(elastic);
-  run.option("--max-restarts", words.elastic.maxRestarts, "failures after which the run goes on; default: 3")
+  run.option("--max-restarts", arguments.elastic.maxRestarts, "failures after which the run goes on; default: 3")
       .range(0, 1 << 30)
       .needs(elastic);
 }
 
 } // namespace
 
-void addRunWords(const Verb &run, RunWords &words) {
-  run.option("plan", words.plan, "the .plan file").required();
-  addRunOptions(run, words);
-  addElasticOptions(run, words);
+void addRunArguments(const Verb &run, RunArguments &arguments) {
+  run.option("plan", arguments.plan, "the .plan file").required();
+  addRunOptions(run, arguments);
+  addElasticOptions(run, arguments);
 }
 
 void addRunCommand(const Verb &app) {
   Verb run = app.verb("run", "Train by a plan, ranks as threads or processes");
-  auto words = std::make_shared<RunWords>();
-  addRunWords(run, *words);
-  run.action([words] { return words->isElastic ? runElastically(*words) : runPlanFile(*words); });
+  auto arguments = std::make_shared<RunArguments>();
+  addRunArguments(run, *arguments);
+  run.action([arguments] { return arguments->isElastic ? runElastically(*arguments) : runPlanFile(*arguments); });
 }
 
 } // namespace espalier

@@ -12,11 +12,11 @@
 namespace espalier {
 
 /// The command-line arguments of a run.
-struct RunWords {
+struct RunArguments {
   std::string plan, device, report, dumpGradients, dumpParameters;
   bool json = false; ///< print one object at the end in place of the log
   bool allowsNan = false, savesHf = false;
-  CommWords comm;
+  CommArguments comm;
   rt::RunOptions options;
   Option steps;
   Verb evaluation; ///< the options of evaluations
@@ -26,15 +26,15 @@ struct RunWords {
 
 /// Checks before any work that all output files can be written, that the port of --prometheus is free, and that the
 /// libraries of the device are there. Throws PlanError. An empty `target` is cpu.
-void requirePlaces(const RunWords &words, const std::string &target);
+void requirePlaces(const RunArguments &arguments, const std::string &target);
 
 /// Adds all options except the plan.
-void addRunOptions(const Verb &run, RunWords &words);
+void addRunOptions(const Verb &run, RunArguments &arguments);
 
 /// Adds the plan, addRunOptions and the options of elastic runs.
-void addRunWords(const Verb &run, RunWords &words);
+void addRunArguments(const Verb &run, RunArguments &arguments);
 
 /// Runs the plan file and returns the exit code. Throws the exceptions of rt::runPlan.
-int runPlanFile(RunWords &words);
+int runPlanFile(RunArguments &arguments);
 
 } // namespace espalier

@@ -18,21 +18,21 @@
 namespace espalier {
 namespace {
 
-struct TrainWords {
+struct TrainArguments {
   std::string file, output;
   std::string cluster, target;
   std::vector<std::string> sets;
-  RunWords run;
+  RunArguments run;
 };
 
 /// Returns the options of `compile`, without the output.
-std::vector<std::string> compileWords(const TrainWords &words) {
-  std::vector<std::string> list = {"compile", words.file, "--json", "--here"};
-  if (!words.cluster.empty())
-    list.insert(list.end(), {"--cluster", words.cluster});
-  if (!words.target.empty())
-    list.insert(list.end(), {"--target", words.target});
-  for (const std::string &set : words.sets)
+std::vector<std::string> compileArguments(const TrainArguments &arguments) {
+  std::vector<std::string> list = {"compile", arguments.file, "--json", "--here"};
+  if (!arguments.cluster.empty())
+    list.insert(list.end(), {"--cluster", arguments.cluster});
+  if (!arguments.target.empty())
+    list.insert(list.end(), {"--target", arguments.target});
+  for (const std::string &set : arguments.sets)
     list.insert(list.end(), {"--set", set});
   return list;
 }
@@ -61,7 +61,7 @@ std::string ratesText(const nlohmann::json &cluster) {
 }
 
 /// Prints the plan, the reason for it, and what the planner predicts.
-void showPlan(const TrainWords &words, const nlohmann::json &compiled) {
+void showPlan(const TrainArguments &arguments, const nlohmann::json &compiled) {
   fmt::print("plan       {} on {} ranks: {}, global batch {}\n", compiled["model"].get<std::string>(),
              compiled["ranks"].get<int>(), compiled["description"].get<std::string>(),
              compiled["global_batch"].get<int64_t>());
@@ -75,37 +75,38 @@ void showPlan(const TrainWords &words, const nlohmann::json &compiled) {
                bytesText(predicted["memory_limit_bytes"].get<double>()), binds.substr(0, binds.find(';')),
                ratesText(compiled["cluster"]));
   }
-  fmt::print("others     espalier plan {}\n", words.file);
+  fmt::print("others     espalier plan {}\n", arguments.file);
   std::fflush(stdout);
 }
 
-int train(TrainWords &words) {
-  std::vector<std::string> compile = compileWords(words);
-  words.run.plan = words.output.empty() ? cachedPlan(compile, words.file) : words.output;
-  compile.insert(compile.end(), {"-o", words.run.plan});
-  if (!words.run.options.checkpoint.empty())
-    compile.insert(compile.end(), {"--checkpoint", words.run.options.checkpoint.string()});
-  requirePlaces(words.run, words.target);
+int train(TrainArguments &arguments) {
+  std::vector<std::string> compile = compileArguments(arguments);
+  arguments.run.plan = arguments.output.empty() ? cachedPlan(compile, arguments.file) : arguments.output;
+  compile.insert(compile.end(), {"-o", arguments.run.plan});
+  if (!arguments.run.options.checkpoint.empty())
+    compile.insert(compile.end(), {"--checkpoint", arguments.run.options.checkpoint.string()});
+  requirePlaces(arguments.run, arguments.target);
   ChildResult compiled = runOwnCommand(compile, ChildOutput::Captured);
   if (compiled.exitCode != Success)
     return compiled.exitCode;
-  if (!words.run.json)
-    showPlan(words, nlohmann::json::parse(compiled.output));
-  return runPlanFile(words.run);
+  if (!arguments.run.json)
+    showPlan(arguments, nlohmann::json::parse(compiled.output));
+  return runPlanFile(arguments.run);
 }
 
 } // namespace
 
 void addTrainCommand(const Verb &app) {
   Verb command = app.verb("train", "Compile a run file and train by its plan");
-  auto words = std::make_shared<TrainWords>();
-  command.option("RUN", words->file, "run file (YAML)").required();
-  command.option("-o,--output", words->output, "the .plan file to write; default: a file in ~/.cache/espalier/plans");
-  command.option("--set", words->sets, "section.key=value over the file's value; may be repeated").oneValueEach();
-  command.option("--cluster", words->cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's");
-  command.option("--target", words->target, "what to compile for: cpu (default) or cuda").oneOf({"cpu", "cuda"});
-  addRunOptions(command, words->run);
-  command.action([words] { return train(*words); });
+  auto arguments = std::make_shared<TrainArguments>();
+  command.option("RUN", arguments->file, "run file (YAML)").required();
+  command.option("-o,--output", arguments->output,
+                 "the .plan file to write; default: a file in ~/.cache/espalier/plans");
+  command.option("--set", arguments->sets, "section.key=value over the file's value; may be repeated").oneValueEach();
+  command.option("--cluster", arguments->cluster, "cluster NAME, NAME:HOSTSxDEVICES or FILE instead of the file's");
+  command.option("--target", arguments->target, "what to compile for: cpu (default) or cuda").oneOf({"cpu", "cuda"});
+  addRunOptions(command, arguments->run);
+  command.action([arguments] { return train(*arguments); });
 }
 
 } // namespace espalier

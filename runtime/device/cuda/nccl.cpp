@@ -55,8 +55,8 @@ public:
   }
 
 private:
-  static constexpr std::chrono::seconds patience{2};
-  static constexpr std::string_view words = "espalier: NCCL does not abort in time; this process ends\n";
+  static constexpr std::chrono::seconds timeout{2};
+  static constexpr std::string_view message = "espalier: NCCL does not abort in time; this process ends\n";
 
   static void end(const std::stop_token &isOver) {
     std::mutex mutex;

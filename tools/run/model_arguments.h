@@ -15,14 +15,14 @@
 namespace espalier {
 
 /// The options that select and configure a model.
-struct ModelWords {
+struct ModelArguments {
   std::string plan; ///< a plan, or a folder of weights (folder_model.h), which openModel() replaces by its plan
   std::string device;
   std::filesystem::path checkpoint;
   std::filesystem::path folder; ///< whose weights are used; empty: those of the plan
   std::optional<int64_t> context;
   int64_t texts = 8; ///< at a time, for the plan of a folder
-  CommWords comm;
+  CommArguments comm;
   bool allowsNan = false;
   rt::RunOptions run; ///< threads and failure options
   rt::TokenizerOptions tokenizer;
@@ -31,9 +31,9 @@ struct ModelWords {
 };
 
 /// Adds the plan argument, --checkpoint, --device, --threads, --context and the tokenizer options.
-void addModelOptions(const Verb &command, ModelWords &words);
+void addModelOptions(const Verb &command, ModelArguments &arguments);
 /// Adds all of them except the plan argument and --checkpoint.
-void addFolderOptions(const Verb &command, ModelWords &words);
+void addFolderOptions(const Verb &command, ModelArguments &arguments);
 
 /// A plan for generation, and the state that generation needs.
 struct Model {
@@ -45,6 +45,6 @@ struct Model {
 
 /// Opens the plan, or the plan of the folder, and loads its weights. Throws PlanError for a training plan, and the
 /// runtime's other exceptions.
-Model openModel(ModelWords &words);
+Model openModel(ModelArguments &arguments);
 
 } // namespace espalier
