@@ -85,6 +85,8 @@ std::string quantizationFault(const Json &config) {
   for (const Json &of : {config, textConfigOf(config)})
     if (const Json *quantized = valueAt(of, "quantization_config"); quantized && !quantized->is_null()) {
       const Json *method = valueAt(*quantized, "quant_method");
+      if (method && (*method == "mxfp4" || *method == "fp8")) // conversions decode the weights
+        continue;
       return fmt::format("the weights are quantised{}; dequantise them first: "
                          "AutoModelForCausalLM.from_pretrained(DIR, dtype=torch.bfloat16).dequantize()"
                          ".save_pretrained(OUT) in Python, and import OUT (docs/from_huggingface.md)",

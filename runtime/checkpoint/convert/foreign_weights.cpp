@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/convert/foreign_weights.h"
 
+#include "runtime/checkpoint/convert/dequantized.h"
 #include "runtime/checkpoint/convert/text_model.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@ ForeignWeights::ForeignWeights(ConvertedModel model, WeightSystem system, const 
     : converted(std::move(model)) {
   std::vector<HeldTensors> held;
   if (system == WeightSystem::Hf) {
-    weights = textModelOf(openHfFolder(source), theNote);
+    weights = textModelOf(dequantized(openHfFolder(source)), theNote);
     NameMap names = converted.names("hf");
     held.push_back({weights.get(), names.tensors({0, converted.model.layers, true, true, {}}, 0, {})});
     theParameters = parametersOf(names, std::move(held));

@@ -88,11 +88,13 @@ TEST(HfForms, HeadDimIsTransformersNotTheModelFiles) {
 
 TEST(HfForms, QuantizedWeightsAreDequantizedFirst) {
   for (Json config : {gpt2(), llama(), deepseek()}) {
-    std::string errors = errorsOf(config, "quantization_config", {{"quant_method", "fp8"}});
-    EXPECT_THAT(errors, AllOf(HasSubstr("error: the weights are quantised (fp8); dequantise them first: "),
+    std::string errors = errorsOf(config, "quantization_config", {{"quant_method", "gptq"}});
+    EXPECT_THAT(errors, AllOf(HasSubstr("error: the weights are quantised (gptq); dequantise them first: "),
                               HasSubstr(".dequantize()"), HasSubstr("docs/from_huggingface.md")));
     EXPECT_THAT(errors, testing::Not(HasSubstr("remove it")));
     EXPECT_EQ(errorsOf(config, "quantization_config", nullptr), "");
+    for (const char *method : {"fp8", "mxfp4"}) // conversions decode these
+      EXPECT_EQ(errorsOf(config, "quantization_config", {{"quant_method", method}}), "");
   }
 }
 
