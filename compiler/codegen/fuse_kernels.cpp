@@ -73,8 +73,29 @@ void widenColumnSums(func::FuncOp function) {
   }
 }
 
+/// Returns a sum over dimensions between those that are kept, as a product with ones: one matrix [summed, last kept]
+/// per element of the first ones. Returns null if the summed dimensions are not neighbours.
+Value sumBetween(Operation &sum) {
+  Value x = sum.getOperand(0);
+  auto type = cast<RankedTensorType>(x.getType());
+  ArrayRef<StringAttr> all = dimNames(type), kept = dimNames(sum.getResult(0).getType());
+  size_t first = 0, last = 0; // dimensions kept before and after those that are summed
+  while (first < kept.size() && kept[first] == all[first])
+    ++first;
+  while (first + last < kept.size() && kept[kept.size() - 1 - last] == all[all.size() - 1 - last])
+    ++last;
+  if (first + last < kept.size() || first == 0 || last == 0)
+    return {};
+  OpBuilder builder(&sum);
+  Value one = builder.create<model::ConstantOp>(sum.getLoc(), namedTensor({}, {}, builder.getF32Type()),
+                                                builder.getF64FloatAttr(1));
+  auto onesType = namedTensor(type.getShape().drop_back(last), all.drop_back(last), type.getElementType());
+  Value ones = builder.create<model::BroadcastOp>(sum.getLoc(), onesType, one);
+  return builder.create<model::ContractOp>(sum.getLoc(), sum.getResult(0).getType(), ones, x);
+}
+
 /// Splits a sum that keeps dimensions in the middle into a sum over the trailing dimensions and a sum over the leading
-/// ones.
+/// ones. Replaces a sum over dimensions in the middle.
 LogicalResult splitReductions(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front())) {
     if (!isa<model::ReduceSumOp, model::ReduceMaxOp>(op) || reducesTrailing(&op) || reducesLeading(&op))
@@ -82,6 +103,11 @@ LogicalResult splitReductions(func::FuncOp function) {
     auto type = cast<RankedTensorType>(op.getOperand(0).getType());
     ArrayRef<StringAttr> all = dimNames(type), kept = dimNames(op.getResult(0).getType());
     size_t end = llvm::find(all, kept.back()) - all.begin() + 1;
+    if (Value product = isa<model::ReduceSumOp>(op) ? sumBetween(op) : Value()) {
+      op.getResult(0).replaceAllUsesWith(product);
+      op.erase();
+      continue;
+    }
     if (isa<model::ReduceMaxOp>(op) || end < kept.size() || all.slice(end - kept.size(), kept.size()) != kept)
       return op.emitOpError("keeps dimensions that are not neighbours, got ")
              << op.getResult(0).getType() << " from " << type << "; reduce them one after the other";

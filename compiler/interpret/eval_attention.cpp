@@ -109,9 +109,11 @@ double logSumExp(ArrayRef<double> scores) {
   return largest + std::log(sum);
 }
 
-Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
+/// Returns the values of attention. `sinks`, or null, has one score per head and group; `visibleFrom` may be null.
+template <typename Op>
+Results attend(Op op, Operands x, const Tensor *sinks, const Tensor *visibleFrom, EvalContext &context) {
   const Tensor &q = *x[0], &k = *x[1], &v = *x[2];
-  Rows<model::AttentionOp> rows(op, q, k, v, x.size() > 3 ? x[3] : nullptr, context);
+  Rows<Op> rows(op, q, k, v, visibleFrom, context);
   std::vector<Tensor> results;
   results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
   for (Value perQuery : op->getResults().drop_front())
@@ -122,15 +124,25 @@ Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
     std::vector<double> scores;
     for (int64_t key = first; key < rows.endKeyOf(t); ++key)
       scores.push_back(rows.scores.of(dot(&q.values[row * depth], &k.values[rows.keyRow(b, key, h) * depth], depth)));
-    lse.values[row] = logSumExp(scores);
-    if (op.getLargest())
+    if (results.size() > 2) // the largest scores
       results[2].values[row] = *llvm::max_element(scores);
+    if (sinks)
+      scores.push_back(sinks->values[h * rows.group + g]);
+    lse.values[row] = logSumExp(scores);
     for (int64_t key = first; key < rows.endKeyOf(t); ++key) {
       double weight = rows.keep(b, t, h, g, key) * std::exp(scores[key - first] - lse.values[row]);
       addScaled(&out.values[row * width], weight, &v.values[rows.keyRow(b, key, h) * width], width);
     }
   });
   return results;
+}
+
+Results evalAttention(model::AttentionOp op, Operands x, EvalContext &context) {
+  return attend(op, x, nullptr, x.size() > 3 ? x[3] : nullptr, context);
+}
+
+Results evalSinkAttention(model::SinkAttentionOp op, Operands x, EvalContext &context) {
+  return attend(op, x, x[3], x.size() > 4 ? x[4] : nullptr, context);
 }
 
 Results evalKeepMaxima(model::KeepMaximaOp, Operands x, EvalContext &) {
@@ -174,6 +186,8 @@ Results evalAttendCache(model::AttendCacheOp op, Operands x, EvalContext &) {
   results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
   results.push_back(*x[4]);
   results.push_back(*x[5]);
+  if (op.getLogSumExp())
+    results.emplace_back(cast<RankedTensorType>(op.getLogSumExp().getType()));
   Tensor &out = results[0], &keys = results[1], &values = results[2];
   int64_t batch = k.shape()[0], tokens = k.shape()[1], heads = k.shape()[2], depth = k.shape()[3], width = v.shape()[3],
           group = q.shape().size() == 5 ? q.shape()[3] : 1, context = keys.shape()[2];
@@ -196,6 +210,8 @@ Results evalAttendCache(model::AttendCacheOp op, Operands x, EvalContext &) {
     for (int64_t key = score.firstKey(position); key <= position; ++key)
       scores.push_back(score.of(dot(&q.values[row * depth], &keys.values[(first + key) * depth], depth)));
     double sum = logSumExp(scores);
+    if (results.size() > 3)
+      results[3].values[row] = sum;
     for (size_t i = 0; i < scores.size(); ++i) {
       int64_t key = score.firstKey(position) + static_cast<int64_t>(i);
       addScaled(&out.values[row * width], std::exp(scores[i] - sum), &values.values[(first + key) * width], width);
@@ -210,6 +226,7 @@ void addAttention(EvaluatorTable &table) {
   table.add(evalAttendCache);
   table.add(evalAttention);
   table.add(evalAttentionGrad);
+  table.add(evalSinkAttention);
   table.add(evalKeepMaxima);
 }
 

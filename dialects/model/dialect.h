@@ -13,6 +13,10 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialects/model/attrs.h.inc"
 
+namespace mlir {
+class PatternRewriter;
+}
+
 #define GET_OP_CLASSES
 #include "dialects/model/ops.h.inc"
 

@@ -336,6 +336,25 @@ def Model_AttentionOp : Model_Op<"attention", [Model_Cost,
   let hasVerifier = 1;
 }
 
+def Model_SinkAttentionOp : Op<Model_Dialect, "sink_attention", [Pure,
+    DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
+  let summary = "Attention with a learned sink per head: one more score, of no key, in the softmax's denominator";
+  let description = [{
+    With weights p of attention and its log_sum_exp l, the weights are p e^l / (e^l + e^sink) (gpt-oss). `log_sum_exp`
+    includes the sink. Created by `build_model`; canonicalization rewrites it to attention and element-wise ops. Its
+    derivative is attention_grad of its own results.
+    - (C1) q, k, v, results and attributes are as in attention. - (C2) sinks have q's dimensions of heads.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$sinks,
+                       F64Attr:$scale, F64Attr:$rate, I64Attr:$id, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<F64Attr>:$soft_cap, OptionalAttr<ArrayAttr>:$origins,
+                       OptionalAttr<DenseI64ArrayAttr>:$unsplit, Optional<AnyRankedTensor>:$visible_from);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$log_sum_exp);
+  let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+  let hasCanonicalizeMethod = 1;
+}
+
 def Model_AttentionGradOp : Model_Op<"attention_grad", [Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
   let summary = "Derivative of attention with respect to q, k and v; recomputes the weights from log_sum_exp";
@@ -361,15 +380,17 @@ def Model_AttendCacheOp : Model_Op<"attend_cache", [Model_Cost,
       keys and [batch, kv heads, context, value_dim] for values.
       Key and value of a token at position p are stored in row p of its sequence's caches. Then the token attends to
       rows 0 to p. Tokens are ordered by position. A position outside of the context is padding: it is not stored, and
-      out is 0.
+      out is 0. The optional result log_sum_exp is as in attention, and 0 for padding.
     - (C1) q, k and v are as in attention. - (C2) out has q's dimensions, but the last of v.
     - (C3) positions are i32 [batch, seq]. - (C4) a cache and its result have one type, with k's element type; the
     caches have the dimensions given above. - (C5) window and soft_cap are as in attention.
+    - (C6) log_sum_exp is f32 and has q's dimensions without the last.
   }];
   let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$positions,
                        AnyRankedTensor:$keys, AnyRankedTensor:$values, F64Attr:$scale, OptionalAttr<I64Attr>:$window,
                        OptionalAttr<F64Attr>:$soft_cap);
-  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$new_keys, AnyRankedTensor:$new_values);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$new_keys, AnyRankedTensor:$new_values,
+                      Optional<AnyRankedTensor>:$log_sum_exp);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }

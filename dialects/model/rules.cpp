@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <cmath>
@@ -446,6 +447,40 @@ void AttentionOp::differentiate(Gradients &g) {
   grad->setAttrs((*this)->getAttrDictionary());
   for (unsigned i = 0; i < 3; ++i)
     g.contribute(i, grad.getResult(i));
+}
+
+// sink_attention: the sink's weight is e^(sink - log_sum_exp), and its value is 0. So its score has the derivative
+// -weight cotangent.out, and those of the other scores are as in attention, with the sink in log_sum_exp and out.
+void SinkAttentionOp::differentiate(Gradients &g) {
+  SmallVector<Value> operands = {getQ(), getK(), getV(), getOut(), getLogSumExp(), g.fullCotangent(0)};
+  if (getVisibleFrom())
+    operands.push_back(getVisibleFrom());
+  auto grad = g.builder.create<AttentionGradOp>(g.loc, TypeRange{getQ().getType(), getK().getType(), getV().getType()},
+                                                operands);
+  grad->setAttrs((*this)->getAttrDictionary());
+  for (unsigned i = 0; i < 3; ++i)
+    g.contribute(i, grad.getResult(i));
+  Value margin = g.sub(getSinks(), getLogSumExp());
+  Value weight = g.builder.create<ExpOp>(g.loc, margin.getType(), margin);
+  g.contribute(3, g.neg(g.mul(g.mul(g.cotangent(0), getOut()), weight)));
+}
+
+// With the share of the keys, s = e^l / (e^l + e^sink) = logistic(l - sink), out is s times that of attention, and
+// log_sum_exp is l - log s.
+LogicalResult SinkAttentionOp::canonicalize(SinkAttentionOp op, PatternRewriter &rewriter) {
+  SmallVector<Value> operands = {op.getQ(), op.getK(), op.getV()};
+  if (op.getVisibleFrom())
+    operands.push_back(op.getVisibleFrom());
+  auto attend = rewriter.create<AttentionOp>(op.getLoc(), op->getResultTypes(), operands);
+  attend->setAttrs(op->getAttrDictionary());
+  Type sums = op.getLogSumExp().getType();
+  Value margin = rewriter.create<SubOp>(op.getLoc(), sums, attend.getLogSumExp(), op.getSinks());
+  Value share = rewriter.create<LogisticOp>(op.getLoc(), sums, margin);
+  Value out = rewriter.create<MulOp>(op.getLoc(), op.getOut().getType(), attend.getOut(), share);
+  Value logShare = rewriter.create<LogOp>(op.getLoc(), sums, share);
+  Value logSumExp = rewriter.create<SubOp>(op.getLoc(), sums, attend.getLogSumExp(), logShare);
+  rewriter.replaceOp(op, {out, logSumExp});
+  return success();
 }
 
 // attend_cache: heads and sequences are independent; a token needs the whole cache of its sequence. On average a token

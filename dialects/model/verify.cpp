@@ -384,6 +384,22 @@ LogicalResult AttentionOp::verify() {
   return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit());
 }
 
+LogicalResult SinkAttentionOp::verify() {
+  if (failed(verifyAttention(*this, getQ(), getK(), getV())))
+    return failure();
+  if (!isAttended(getOut(), getQ(), getV()) || !isOneMore(getLogSumExp(), getQ())) // sink_attention_c1
+    return emitOpError("needs out like q with the last dimension of v and log_sum_exp like q without its last "
+                       "dimension, got ")
+           << getOut().getType() << " and " << getLogSumExp().getType();
+  auto heads = [](auto list) { return list.drop_front(2).drop_back(); };
+  if (shapeOf(getSinks()) != heads(shapeOf(getQ())) ||
+      dimNames(getSinks().getType()) != heads(dimNames(getQ().getType()))) // sink_attention_c2
+    return emitOpError("needs sinks with q's dimensions of heads, got ") << getSinks().getType();
+  if (failed(verifyScores(*this, getCausal())) || failed(verifyVisibleFrom(*this)))
+    return failure();
+  return verifyQueries(*this, getQ(), getK(), getOriginsAttr(), getUnsplit());
+}
+
 LogicalResult AttentionGradOp::verify() {
   if (failed(verifyAttention(*this, getQ(), getK(), getV())))
     return failure();
@@ -421,6 +437,8 @@ LogicalResult AttendCacheOp::verify() {
       return emitOpError("needs a cache and its result of one type [batch, heads, context, columns], got ")
              << before.getType() << " for " << given.getType();
   }
+  if (getLogSumExp() && (!isOneMore(getLogSumExp(), getQ()) || !elementOf(getLogSumExp()).isF32())) // attend_cache_c6
+    return emitOpError("needs an f32 log_sum_exp like q without its last dimension, got ") << getLogSumExp().getType();
   return verifyScores(*this, /*isCausal=*/true); // attend_cache_c5
 }
 

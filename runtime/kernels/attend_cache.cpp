@@ -15,6 +15,7 @@ public:
   AttendCache(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops)
       : loops_(loops) {
     CallReader reader(call, types);
+    hasSums_ = reader.has("lse");
     batch_ = reader.size("batch");
     kvHeads_ = reader.size("kv_heads");
     task_.storage = reader.storage("q");
@@ -37,6 +38,7 @@ public:
     task_.keyStride = kvHeads_ * task_.headDim;
     task_.queryStride = task_.keyStride * task_.group;
     task_.valueStride = kvHeads_ * task_.valueDim;
+    task_.sumStride = kvHeads_ * task_.group;
     task_.outStride = task_.valueStride * task_.group;
   }
 
@@ -63,6 +65,8 @@ public:
     task.out = at(4, token * task_.outStride + queryHead * task_.valueDim);
     task.keys = at(5, row * task_.headDim);
     task.values = at(6, row * task_.valueDim);
+    task.logSumExp =
+        hasSums_ ? static_cast<float *>(arguments.buffers[7]) + (token * kvHeads_ + head) * task_.group : nullptr;
     task.scratch = static_cast<float *>(threadScratch);
     loops_.attendCache(task);
   }
@@ -70,6 +74,7 @@ public:
 private:
   const cpu::Loops &loops_;
   int64_t batch_, kvHeads_;
+  bool hasSums_ = false;
   cpu::AttendCacheTask task_; ///< all fields except addresses, which each part sets
 };
 

@@ -74,6 +74,25 @@ TEST(Experts, Qwen3TrainsLikeTheUnsplitModel) {
   }
 }
 
+/// A sink has a gradient from all positions of its head, of which ranks have parts.
+TEST(Experts, GptOssTrainsLikeTheUnsplitModel) {
+  RunConfig run = equivalenceRun("gpt_oss");
+  TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+  for (const SplitCase &split :
+       {SplitCase{}, SplitCase{.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true},
+        SplitCase{.dp = 4, .microBatches = 2, .zero = 3},
+        SplitCase{
+            .dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1, .recompute = planner::Recompute::Full}}) {
+    expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected, 3);
+    expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected, 3);
+  }
+  RunConfig limited = equivalenceRun("gpt_oss", documentSets());
+  TrainingRecord ofDocuments = trainInterpreted(limited, planOf(limited, {}), 3);
+  EXPECT_THAT(compareGradients(ofDocuments.gradients.at(0), expected.gradients.at(0)), testing::Not(""));
+  SplitCase split = {.tp = 2, .ep = 2, .microBatches = 2, .recompute = planner::Recompute::Selective};
+  expectEqualTraining(trainCompiled(limited, planOf(limited, split), 3), ofDocuments, 3);
+}
+
 /// Values are shorter than keys. The rotary columns of a key, the router and its bias are whole on every rank.
 TEST(Experts, DeepSeekV3TrainsLikeTheUnsplitModel) {
   RunConfig run = equivalenceRun("deepseek_v3_experts");

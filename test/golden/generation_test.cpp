@@ -190,15 +190,15 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
                                                           Split{"dp2", replicas("data_parallel", 1, 1)},
                                                           Split{"batch8", eight(1)}, Split{"batch8tp2", eight(2)})),
                          nameOf);
-INSTANTIATE_TEST_SUITE_P(KindsOfLlama, Generation,
-                         testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3", "llama31",
-                                                          "llama_linear", "qwen2_yarn", "mistral_window", "phi4_mini",
-                                                          "gpt_neox", "smollm3", "gemma2", "gemma3", "olmo2",
-                                                          "stablelm", "qwen2_moe", "glm4_moe", "glm4_moe_qk_norm",
-                                                          "deepseek_v3", "deepseek_v3_halves", "deepseek_v3_full_q",
-                                                          "deepseek_v3_experts", "deepseek_v3_experts_full_q"),
-                                          testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
-                         nameOf);
+INSTANTIATE_TEST_SUITE_P(
+    KindsOfLlama, Generation,
+    testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3", "llama31", "llama_linear",
+                                     "qwen2_yarn", "mistral_window", "phi4_mini", "gpt_neox", "smollm3", "gemma2",
+                                     "gemma3", "olmo2", "stablelm", "qwen2_moe", "glm4_moe", "glm4_moe_qk_norm",
+                                     "gpt_oss", "deepseek_v3", "deepseek_v3_halves", "deepseek_v3_full_q",
+                                     "deepseek_v3_experts", "deepseek_v3_experts_full_q"),
+                     testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
+    nameOf);
 INSTANTIATE_TEST_SUITE_P(Options, Generation,
                          testing::Combine(testing::Values("llama_biases", "qwen3_biases", "olmo2_biases",
                                                           "gemma2_biases", "stablelm_biases", "gpt_neox_sequential",
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Options, Generation,
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,
                          testing::Combine(testing::Values("mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe",
-                                                          "glm4_moe_qk_norm", "deepseek_v3_experts"),
+                                                          "glm4_moe_qk_norm", "deepseek_v3_experts", "gpt_oss"),
                                           testing::Values(Split{"ep2", replicas("expert_parallel", 1, 1)},
                                                           Split{"ep2tp2pp2", replicas("expert_parallel", 2, 2)})),
                          nameOf);

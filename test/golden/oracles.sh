@@ -38,7 +38,7 @@ generates() { # NAME: greedily what a live transformers says, under one rank, an
 "$python" "$root/test/golden/tokenizers/make_chat_cases.py" --check
 for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral qwen3_moe llama31 llama_linear qwen2_yarn \
   mistral_window phi4_mini gpt_neox smollm3 gemma2 gemma3 olmo2 stablelm qwen2_moe glm4_moe glm4_moe_qk_norm \
-  deepseek_v3 deepseek_v3_halves deepseek_v3_full_q deepseek_v3_experts deepseek_v3_experts_full_q; do
+  deepseek_v3 deepseek_v3_halves deepseek_v3_full_q deepseek_v3_experts deepseek_v3_experts_full_q gpt_oss; do
   cd "$scratch"
   generates $model
   "$python" "$root/test/golden/transformers_reference.py" --write $model.hf $model
@@ -49,7 +49,7 @@ for model in gpt2 llama llama_tied llama_wide mistral phi3 qwen2 qwen3 mixtral q
   "$espalier" convert $model.ours $model.bins --to hf --model $model.yaml --format bin --shards 3
   third=$model.ours
   case $model in
-  gemma2 | gemma3 | gpt_neox | olmo2) ;; # Megatron has no such block
+  gemma2 | gemma3 | gpt_neox | gpt_oss | olmo2) ;; # Megatron has no such block
   *)
     third=$model.third
     "$espalier" convert $model.ours $model.megatron --to megatron --model $model.yaml \

@@ -172,6 +172,15 @@ EXPERTS |= {
               "max_position_embeddings": 8, "num_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.0,
               "pad_token_id": None},
 }
+# Sinks, biases of experts, and bounds that the gates of experts reach.
+EXPERTS |= {
+    "gpt_oss": {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+                "intermediate_size": 12, "num_hidden_layers": 4, "num_attention_heads": 6, "num_key_value_heads": 2,
+                "head_dim": 8, "max_position_embeddings": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
+                "sliding_window": 3, "swiglu_limit": 0.5, "router_aux_loss_coef": 0.0, "pad_token_id": None,
+                "rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 8.0,
+                                    "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 64}},
+}
 # Options of config.json, for generation_reference.py alone.
 VARIANTS = {
     "llama_biases": GRADED["llama_wide"] | {"attention_bias": True, "mlp_bias": True},

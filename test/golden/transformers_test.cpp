@@ -347,7 +347,7 @@ constexpr const char *graded[] = {"llama_wide",
                                   "gptj",
                                   "glm",
                                   "glm4",
-                                  "olmoe",
+                                  "olmoe", "gpt_oss",
                                   "deepseek_v3",
                                   "deepseek_v3_halves",
                                   "deepseek_v3_full_q"};

@@ -79,6 +79,7 @@ public:
       : f(f), element(typeParameter(kernel, "type")), headDim(integerParameter(kernel, "head_dim")),
         valueDim(integerParameter(kernel, "value_dim", headDim)), scale(realParameter(kernel, "scale")),
         softCap(realParameter(kernel, "soft_cap", 0)), window(integerParameter(kernel, "window", 0)),
+        hasSums(kernel.getParameters() && kernel.getParameters()->contains("lse")),
         columns(f, element, headDim, static_cast<int>(integerParameter(kernel, "width"))),
         valueColumns(f, element, valueDim, columns.width) {}
 
@@ -150,6 +151,12 @@ private:
       weights.push_back(exp2(number(Expr(f, f.integer(warp))) - largest));
       sum = sum + weights.back() * number(Expr(f, f.integer(warps() + warp)));
     }
+    if (hasSums)
+      when(Expr(f, f.threadIndex()) == Expr(f, f.integer(0)), [&] {
+        Expr logSum(f, f.b.create<math::LogOp>(sum.get()));
+        storeValue(select(isPadding, 0.0, largest * std::numbers::ln2 + logSum),
+                   elementAt(Expr(f, f.buffer("lse")), row, f.b.getF32Type()));
+      });
     loop(Expr(f, f.threadIndex()), Expr(f, f.integer(valueDim)), f.geometry.getThreads(), [&](Expr column) {
       Expr total(f, f.number(0));
       for (int64_t warp = 0; warp < warps(); ++warp)
@@ -164,6 +171,7 @@ private:
   int64_t headDim, valueDim;
   double scale, softCap;
   int64_t window;
+  bool hasSums;
   LaneColumns columns, valueColumns;
 };
 

@@ -2,6 +2,7 @@
 // linear, cross_entropy, ...) to the dialect's primitives. There is one builder per op, found by name.
 #include "compiler/import/model/build_model.h"
 
+#include "compiler/import/model/build_activations.h"
 #include "compiler/import/model/build_norms.h"
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/rotary_form.h"
@@ -50,6 +51,8 @@ private:
   FailureOr<Value> add(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> shift(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> clamp(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
@@ -58,6 +61,8 @@ private:
   FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
+  /// Creates an op of attention with the attributes of the description.
+  template <typename Op> Op attend(const OpDescription &op, TypeRange types, ValueRange in, double scale);
   FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
@@ -86,6 +91,10 @@ private:
     dims.back() = dim;
     shape.back() = size;
     return namedTensor(shape, dims, getElementTypeOrSelf(like.getType()));
+  }
+  /// Returns the type of one f32 number per query.
+  RankedTensorType rowSums(Type q) const {
+    return namedTensor(cast<RankedTensorType>(q).getShape().drop_back(), dimNames(q).drop_back(), f32);
   }
   /// Sets the window and the soft cap of an attention. A window of the whole sequence hides nothing.
   template <typename Op> void limitScores(const OpDescription &op, Op attend) {
@@ -178,6 +187,10 @@ FailureOr<Value> SegmentBuilder::scale(const OpDescription &op, ArrayRef<Value> 
   return factor == 1 ? in[0] : binary<model::MulOp>(in[0], constant(factor), compute());
 }
 
+FailureOr<Value> SegmentBuilder::shift(const OpDescription &op, ArrayRef<Value> in) {
+  return binary<model::AddOp>(in[0], constant(number(op, "by")), compute());
+}
+
 // y = x W + b, contracted over the dimensions that x and W have in common. grouped_linear has one product per expert.
 FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value> in) {
   bool perExpert = op.kind == "grouped_linear";
@@ -212,35 +225,16 @@ FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value
   return espalier::rmsNorm(*this, op, in, compute());
 }
 
-// cap * tanh(x / cap); 0 is no cap
 FailureOr<Value> SegmentBuilder::softCap(const OpDescription &op, ArrayRef<Value> in) {
-  double cap = number(op, "cap");
-  if (cap <= 0)
-    return in[0];
-  Value part = unary<model::TanhOp>(binary<model::MulOp>(in[0], constant(1 / cap)));
-  return binary<model::MulOp>(part, constant(cap), compute());
+  return espalier::softCap(*this, op, in[0], compute());
 }
 
 FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Value> in) {
-  Value x = in[0];
-  const std::string &kind = op.strings.at("kind");
-  auto times = [&](Value a, double factor) { return binary<model::MulOp>(a, constant(factor)); };
-  if (kind == "relu")
-    return binary<model::MulOp>(x, unary<model::StepOp>(x), compute());
-  if (kind == "silu")
-    return binary<model::MulOp>(x, unary<model::LogisticOp>(x), compute());
-  if (kind == "sigmoid")
-    return unary<model::LogisticOp>(x, compute());
-  if (kind == "fast_gelu") // x sigmoid(1.702 x)
-    return binary<model::MulOp>(x, unary<model::LogisticOp>(times(x, 1.702)), compute());
-  if (kind == "gelu") { // x/2 (1 + erf(x / sqrt 2))
-    Value erf = unary<model::ErfOp>(times(x, std::sqrt(0.5)));
-    return binary<model::MulOp>(times(x, 0.5), binary<model::AddOp>(erf, constant(1)), compute());
-  }
-  if (kind == "gelu_tanh")
-    return unary<model::GeluOp>(x, compute());
-  return emitError(loc) << "unknown activation '" << kind
-                        << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, sigmoid";
+  return espalier::activation(*this, op, in[0], compute());
+}
+
+FailureOr<Value> SegmentBuilder::clamp(const OpDescription &op, ArrayRef<Value> in) {
+  return espalier::clamp(*this, op, in[0], compute());
 }
 
 FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
@@ -282,22 +276,29 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   double scale = number(op, "scale");
   if (phase)
     return attendCache(op, in, out, scale);
-  if ((number(op, "window") > 0 || in.size() > 3) && number(op, "causal") == 0)
-    return emitError(loc) << "attention with " << (in.size() > 3 ? "visible_from" : "a window")
-                          << " needs causal: true";
-  auto sums = namedTensor(q.getShape().drop_back(), dimNames(q).drop_back(), f32);
-  SmallVector<Type> types(op.maxima.empty() ? 2 : 3, sums);
+  bool isLimited = op.inputs.back() == "visible_from";
+  if ((number(op, "window") > 0 || isLimited) && number(op, "causal") == 0)
+    return emitError(loc) << "attention with " << (isLimited ? "visible_from" : "a window") << " needs causal: true";
+  SmallVector<Type> types(op.maxima.empty() ? 2 : 3, rowSums(q));
   types.front() = out;
-  auto attend = b.create<model::AttentionOp>(loc, types, ValueRange(in));
+  if (in.size() > (isLimited ? 4 : 3))
+    return attend<model::SinkAttentionOp>(op, types, in, scale).getOut();
+  auto attention = attend<model::AttentionOp>(op, types, in, scale);
+  if (!op.maxima.empty())
+    counters.emplace_back(op.maxima, attention.getLargest());
+  return attention.getOut();
+}
+
+template <typename Op>
+Op SegmentBuilder::attend(const OpDescription &op, TypeRange types, ValueRange in, double scale) {
+  auto attend = b.create<Op>(loc, types, in);
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   attend.setRateAttr(b.getF64FloatAttr(number(op, "rate")));
   attend.setIdAttr(b.getI64IntegerAttr(nextRandomId++));
   if (number(op, "causal") != 0)
     attend.setCausalAttr(b.getUnitAttr());
   limitScores(op, attend);
-  if (!op.maxima.empty())
-    counters.emplace_back(op.maxima, attend.getLargest());
-  return attend.getOut();
+  return attend;
 }
 
 FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale) {
@@ -312,13 +313,19 @@ FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<V
     return argument(tensor({"batch", dims[2].str(), "context", dims[3].str()}, compute()), "cache", name, loc);
   };
   Value keys = cache(in[1], "keys" + number), values = cache(in[2], "values" + number);
-  auto attend = b.create<model::AttendCacheOp>(loc, TypeRange{out, keys.getType(), values.getType()},
-                                               ValueRange{in[0], in[1], in[2], *positions, keys, values});
+  SmallVector<Type> types = {out, keys.getType(), values.getType()};
+  bool hasSinks = in.size() > 3;
+  if (hasSinks)
+    types.push_back(rowSums(in[0].getType()));
+  auto attend = b.create<model::AttendCacheOp>(loc, types, ValueRange{in[0], in[1], in[2], *positions, keys, values});
   attend.setScaleAttr(b.getF64FloatAttr(scale));
   limitScores(op, attend);
   caches.emplace_back("keys" + number, attend.getNewKeys());
   caches.emplace_back("values" + number, attend.getNewValues());
-  return attend.getOut();
+  if (!hasSinks)
+    return attend.getOut();
+  Value share = unary<model::LogisticOp>(binary<model::SubOp>(attend.getLogSumExp(), in[3]));
+  return binary<model::MulOp>(attend.getOut(), share, compute());
 }
 
 FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value> in) {
@@ -405,6 +412,8 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"add", &SegmentBuilder::add},
                                                                     {"mul", &SegmentBuilder::mul},
                                                                     {"scale", &SegmentBuilder::scale},
+                                                                    {"shift", &SegmentBuilder::shift},
+                                                                    {"clamp", &SegmentBuilder::clamp},
                                                                     {"linear", &SegmentBuilder::linear},
                                                                     {"concat", &SegmentBuilder::concat},
                                                                     {"layer_norm", &SegmentBuilder::layerNorm},
@@ -489,12 +498,12 @@ Value SegmentBuilder::oneToken(Value stream) {
 FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op) {
   SmallVector<Value> in;
   for (const std::string &name : op.inputs) {
+    if (phase && ((op.kind == "cross_entropy" && !in.empty()) || (op.kind == "attention" && name == "visible_from")))
+      break;
     FailureOr<Value> input = value(name, op);
     if (failed(input))
       return failure();
     in.push_back(*input);
-    if (phase && (op.kind == "cross_entropy" || (op.kind == "attention" && in.size() == 3)))
-      break;
   }
   return in;
 }

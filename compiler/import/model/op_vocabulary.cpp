@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 namespace espalier {
 namespace {
@@ -31,7 +32,10 @@ constexpr OpAttribute score = {"score", /*isString=*/true, 0, true};
 constexpr OpAttribute route[] = {score, option("groups", 1), option("kept_groups", 1)};
 constexpr OpAttribute gate[] = {{"normalize", false, 1}, score, option("scale", 1)};
 constexpr OpAttribute balanceLoss[] = {{"factor"}, score};
-constexpr OpAttribute kind[] = {{"kind", /*isString=*/true}};
+// A gate of silu has x sigmoid(alpha x).
+constexpr OpAttribute activation[] = {{"kind", /*isString=*/true}, option("alpha", 1)};
+constexpr OpAttribute clamp[] = {{"most"}, option("least", -std::numeric_limits<double>::infinity())};
+constexpr OpAttribute by[] = {{"by"}};
 // A scale of 0 means 1/sqrt(head_dim); the loader replaces it.
 constexpr OpAttribute attention[] = {
     {"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}, option("window", 0), option("soft_cap", 0)};
@@ -43,14 +47,16 @@ constexpr OpSignature vocabulary[] = {
     {"add", 2, 2, {}},
     {"mul", 2, 2, {}},
     {"scale", 1, 1, factor},
+    {"shift", 1, 1, by},
     {"linear", 2, 3, {}},
     {"concat", 2, 2, dim},
     {"soft_cap", 1, 1, cap},
     {"layer_norm", 2, 3, norm},
     {"rms_norm", 2, 2, norm},
-    {"activation", 1, 1, kind},
+    {"activation", 1, 1, activation},
+    {"clamp", 1, 1, clamp},
     {"rope", 1, 1, rope},
-    {"attention", 3, 4, attention},
+    {"attention", 3, 5, attention},
     {"dropout", 1, 1, rate},
     {"cross_entropy", 3, 3, {}},
     {"route", 1, 2, route, 2},
@@ -59,7 +65,7 @@ constexpr OpSignature vocabulary[] = {
     {"balance_bias", 2, 2, {}},
     {"z_loss", 2, 2, factor},
     {"dispatch", 3, 3, {}},
-    {"grouped_linear", 2, 2, {}},
+    {"grouped_linear", 2, 3, {}},
     {"combine", 3, 4, {}},
 };
 constexpr std::string_view inputs[] = {"tokens", "labels", "loss_weights", "positions", "visible_from"};

@@ -49,6 +49,8 @@ std::string ClipMarker::faultOf(const OpDescription &attention) {
   auto cap = attention.numbers.find("soft_cap");
   if (cap != attention.numbers.end() && cap->second > 0)
     return fmt::format("a soft cap limits its scores to {} already", cap->second);
+  if (attention.inputs.size() > 3 && attention.inputs[3] != "visible_from")
+    return "its sinks take part in the softmax";
   std::string fault;
   std::array<ParameterDescription *, 2> weights = {}; // of queries and keys
   for (size_t side = 0; side < weights.size() && fault.empty(); ++side)

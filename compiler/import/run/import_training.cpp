@@ -198,8 +198,8 @@ void limitAttention(const RunReader &reader, const std::string &key, ModelDescri
         return reader.error(key, fmt::format("attention that ends with a document is causal; the attention of segment "
                                              "{} is not: leave {} out",
                                              segment.kind, key));
-      if (op.inputs.size() == 3)
-        op.inputs.push_back("visible_from");
+      if (op.inputs.back() != "visible_from")
+        op.inputs.emplace_back("visible_from");
     }
   if (!isFound)
     reader.error(key, "the model has no attention that could end with a document");
@@ -255,7 +255,7 @@ void importDocumentTokens(const RunReader &reader) {
   bool isLimited = model.segments.empty(); // the model has errors
   for (const SegmentDescription &segment : model.segments)
     for (const OpDescription &op : segment.ops)
-      isLimited = isLimited || (op.kind == "attention" && op.inputs.size() > 3); // reads visible_from
+      isLimited = isLimited || (op.kind == "attention" && op.inputs.back() == "visible_from");
   if (!isLimited)
     return reader.error(key, fmt::format("{} is {}, but attention is not limited to documents: set "
                                          "train_dataset.data_loader.config.reset_attention_mask or leave {} out",

@@ -23,10 +23,13 @@ public:
       }
       for (int64_t head = 0; head < task.group; ++head) {
         Element<S> *out = at(task.out, token * task.outStride + head * columns);
+        float sum = 0;
         if (isPadding)
           clear(out);
         else
-          attend(at(task.q, token * task.queryStride + head * depth), position + 1, out);
+          sum = attend(at(task.q, token * task.queryStride + head * depth), position + 1, out);
+        if (task.logSumExp)
+          task.logSumExp[token * task.sumStride + head] = sum;
       }
     }
   }
@@ -42,7 +45,8 @@ private:
   void clear(Element<S> *out) const { __builtin_memset(out, 0, static_cast<size_t>(columns) * sizeof(Element<S>)); }
 
   /// Computes out = sum over rows of softmax(scale q.k) v: the first `keys` rows, or those of them in the window.
-  void attend(const Element<S> *q, int64_t keys, Element<S> *out) {
+  /// Returns the logarithm of the sum of the exponentials of their scores if the task asks for it.
+  float attend(const Element<S> *q, int64_t keys, Element<S> *out) {
     first = task.window > 0 && keys > task.window ? keys - task.window : 0;
     for (int64_t i = 0; i < depth; i += kWidth)
       storeFloats(query + i, loadFirst<S>(q + i, depth - i) * task.scale);
@@ -57,6 +61,7 @@ private:
     float sum = weigh(keys, largest);
     for (int64_t i = 0; i < columns; i += kWidth)
       storeFirst<S>(out + i, column(i, keys) * (1.0f / sum), columns - i);
+    return task.logSumExp ? largest[0] + __builtin_logf(sum) : 0;
   }
 
   /// The lanes after the head dimension are zero in the query and in the row.

@@ -94,13 +94,15 @@ struct AttentionBackwardTask {
 struct AttendCacheTask {
   Storage storage;
   int64_t tokens, group, headDim, valueDim, context;
-  int64_t queryStride, keyStride, valueStride, outStride;
+  int64_t queryStride, keyStride, valueStride, outStride, sumStride;
   float scale;
   int64_t window; ///< as in AttentionShape
   float softCap;
   const void *q, *k, *v; ///< q, k and v of the first token
   const int32_t *positions;
   void *out, *keys, *values;
+  /// Null, or the logarithms of the sums of the exponentials of scores: those of a kv head are contiguous.
+  float *logSumExp;
   float *scratch;
 };
 

@@ -166,6 +166,17 @@ TEST(Derivative, OfAttentionInDocuments) {
                        tensorType(heads) + ")",
                    heads + "head_dim=4"});
 }
+TEST(Derivative, OfAttentionWithSinks) {
+  for (std::string group : {"", "group=3 "}) {
+    std::string keys = "batch=1 seq=4 kv_heads=2 head_dim=4",
+                queries = "batch=1 seq=4 kv_heads=2 " + group + "head_dim=4";
+    checkDerivative({{{queries}, {keys}, {keys}, {"kv_heads=2 " + group}},
+                     "%y, %l = model.sink_attention %x0, %x1, %x2, %x3 {scale = 0.7 : f64, id = 2 : i64, rate = 0.3 : "
+                     "f64, causal, window = 3 : i64} : ($0, $1, $2, $3) -> ($y, " +
+                         tensorType("batch=1 seq=4 kv_heads=2 " + group) + ")",
+                     queries});
+  }
+}
 TEST(Derivative, OfAttentionWithCappedScores) {
   checkAttention("", "rate = 0.0 : f64, causal, window = 3 : i64, soft_cap = 0.8 : f64");
 }

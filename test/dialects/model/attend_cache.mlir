@@ -9,3 +9,12 @@ func.func @attend_cache(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_hea
   %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>)
   return %y#0 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>
 }
+
+// With the logarithms of the sums of exponentials.
+// CHECK-LABEL: func.func @attend_cache_sums(
+// CHECK: model.attend_cache
+// CHECK-SAME: tensor<2x3x5x7xf32
+func.func @attend_cache_sums(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>, %a: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, %b: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>> {
+  %y:4 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>)
+  return %y#3 : tensor<2x3x5x7xf32, #model.dims<batch, seq, kv_heads, group>>
+}

@@ -70,3 +70,12 @@ func.func @attend_cache_c5_empty_window(%q: tensor<2x3x5x7x4xf32, #model.dims<ba
   %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.0e-01 : f64, window = 0 : i64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>)
   return %y#0 : tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>
 }
+
+// -----
+
+// Sums are f32.
+func.func @attend_cache_c6_sums_in_bf16(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %p: tensor<2x3xi32, #model.dims<batch, seq>>, %a: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, %b: tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> tensor<2x3x5x7xbf16, #model.dims<batch, seq, kv_heads, group>> {
+  // expected-error @+1 {{needs an f32 log_sum_exp like q without its last dimension}}
+  %y:4 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 5.000000e-01 : f64} : (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>) -> (tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x5x6x4xf32, #model.dims<batch, kv_heads, context, head_dim>>, tensor<2x3x5x7xbf16, #model.dims<batch, seq, kv_heads, group>>)
+  return %y#3 : tensor<2x3x5x7xbf16, #model.dims<batch, seq, kv_heads, group>>
+}

@@ -29,6 +29,7 @@ struct Cache {
   std::vector<int> positions; ///< positions of all tokens
   std::string options = {};
   int64_t valueDim = 0; ///< columns of values, if they are not those of keys
+  bool hasSums = false; ///< log_sum_exp is a result
 
   std::string tensor(const std::string &sizes, const std::string &dims) const {
     return "tensor<2x" + sizes + "x" + type + ", #model.dims<batch, " + dims + ">>";
@@ -45,13 +46,17 @@ struct Cache {
     std::string out = tensor(count + std::to_string(group) + "x" + valueDepth, "seq, kv_heads, group, " + last);
     std::string values = tensor("3x70x" + valueDepth, "kv_heads, context, " + last);
     std::string places = "tensor<2x" + std::to_string(tokens) + "xi32, #model.dims<batch, seq>>";
-    std::string results = "(" + out + ", " + cache + ", " + values + ")";
+    std::string sums = tensor(count + std::to_string(group), "seq, kv_heads, group");
+    sums.replace(sums.find("x" + type + ","), type.size() + 1, "xf32");
+    std::string more = hasSums ? ", " + sums : "";
+    std::string results = "(" + out + ", " + cache + ", " + values + more + ")";
     return "func.func @block.decode(%q: " + q + role("q") + ", %k: " + k + role("k") + ", %v: " + v + role("v") +
            ", %p: " + places + role("positions") + ", %a: " + cache + role("keys") + ", %b: " + values +
            role("values") + ") -> (" + out + role("out") + ", " + cache + role("keys") + ", " + values +
-           role("values") + ") {\n %y:3 = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64" + options +
-           "} : (" + q + ", " + k + ", " + v + ", " + places + ", " + cache + ", " + values + ") -> " + results +
-           "\n return %y#0, %y#1, %y#2 : " + results.substr(1, results.size() - 2) + "\n}";
+           role("values") + (hasSums ? more + role("sums") : "") + ") {\n %y:" + (hasSums ? "4" : "3") +
+           " = model.attend_cache %q, %k, %v, %p, %a, %b {scale = 0.25 : f64" + options + "} : (" + q + ", " + k +
+           ", " + v + ", " + places + ", " + cache + ", " + values + ") -> " + results + "\n return %y#0, %y#1, %y#2" +
+           (hasSums ? ", %y#3" : "") + " : " + results.substr(1, results.size() - 2) + "\n}";
   }
 };
 
@@ -70,6 +75,8 @@ void checkCache(const Cache &cache) {
   double bound = cache.type == "f32" ? 1e-6 : 0x1p-7; // for values of about 1
   for (size_t i = 0; i < machine.cpu("out").size(); ++i)
     ASSERT_NEAR(machine.cuda("out")[i], machine.cpu("out")[i], bound * (1 + std::abs(machine.cpu("out")[i]))) << i;
+  for (size_t i = 0; cache.hasSums && i < machine.cpu("sums").size(); ++i)
+    ASSERT_NEAR(machine.cuda("sums")[i], machine.cpu("sums")[i], 1e-5) << i;
 }
 
 TEST(CacheKernels, OneTokenOfEachSequence) { checkCache({.positions = {0, 69}}); }
@@ -88,6 +95,15 @@ TEST(CacheKernels, ValuesOfAnotherLength) {
   checkCache({.tokens = 2, .group = 2, .headDim = 24, .positions = {7, 8, 30, 31}, .valueDim = 16});
   checkCache({.headDim = 192, .type = "bf16", .positions = {40, 3}, .valueDim = 128});
   checkCache({.headDim = 16, .positions = {40, 3}, .options = ", window = 6 : i64", .valueDim = 136});
+}
+TEST(CacheKernels, SumsOfExponentials) {
+  checkCache({.tokens = 3, .group = 2, .positions = {4, 5, -1, 66, 67, 70}, .hasSums = true});
+  checkCache({.group = 3,
+              .headDim = 64,
+              .type = "bf16",
+              .positions = {40, 3},
+              .options = ", window = 6 : i64",
+              .hasSums = true});
 }
 TEST(CacheKernels, InF16WithRowsOfOddLength) { checkCache({.headDim = 9, .type = "f16", .positions = {40, 3}}); }
 

@@ -1,0 +1,53 @@
+#include "compiler/import/model/build_activations.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace espalier {
+
+FailureOr<Value> activation(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+  const std::string &kind = op.strings.at("kind");
+  auto times = [&](Value a, double factor) { return p.binary<model::MulOp>(a, p.constant(factor)); };
+  double alpha = number(op, "alpha");
+  if (alpha != 1 && kind != "silu")
+    return emitError(p.loc) << "alpha " << alpha << " is of the activation silu, got " << kind;
+  if (kind == "relu")
+    return p.binary<model::MulOp>(x, p.unary<model::StepOp>(x), element);
+  if (kind == "silu")
+    return p.binary<model::MulOp>(x, p.unary<model::LogisticOp>(alpha == 1 ? x : times(x, alpha)), element);
+  if (kind == "sigmoid")
+    return p.unary<model::LogisticOp>(x, element);
+  if (kind == "fast_gelu") // x sigmoid(1.702 x)
+    return p.binary<model::MulOp>(x, p.unary<model::LogisticOp>(times(x, 1.702)), element);
+  if (kind == "gelu") { // x/2 (1 + erf(x / sqrt 2))
+    Value erf = p.unary<model::ErfOp>(times(x, std::sqrt(0.5)));
+    return p.binary<model::MulOp>(times(x, 0.5), p.binary<model::AddOp>(erf, p.constant(1)), element);
+  }
+  if (kind == "gelu_tanh")
+    return p.unary<model::GeluOp>(x, element);
+  return emitError(p.loc) << "unknown activation '" << kind
+                          << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, sigmoid";
+}
+
+Value softCap(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+  double cap = number(op, "cap");
+  if (cap <= 0)
+    return x;
+  Value part = p.unary<model::TanhOp>(p.binary<model::MulOp>(x, p.constant(1 / cap)));
+  return p.binary<model::MulOp>(part, p.constant(cap), element);
+}
+
+Value clamp(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+  auto bound = [&](double value, bool isAbove) {
+    Value limit = p.constant(value);
+    Value room = isAbove ? p.binary<model::SubOp>(limit, x) : p.binary<model::SubOp>(x, limit);
+    x = p.b.create<model::SelectOp>(p.loc, withElement(x.getType(), element), room, x, limit);
+  };
+  bound(number(op, "most"), /*isAbove=*/true);
+  if (double least = number(op, "least"); std::isfinite(least))
+    bound(least, /*isAbove=*/false);
+  return x;
+}
+
+} // namespace espalier
