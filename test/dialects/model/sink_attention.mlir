@@ -5,10 +5,10 @@
 // CHECK-LABEL: func.func @sink_attention(
 // CHECK: model.sink_attention %{{.*}} {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64}
 // PLAIN-LABEL: func.func @sink_attention(
-// PLAIN: %[[A:.*]]:2 = model.attention %{{.*}} {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64}
-// PLAIN: %[[M:.*]] = model.sub %[[A]]#1, %{{.*}}
+// PLAIN: model.attention %{{.*}} {causal, id = 1 : i64, rate = 0.000000e+00 : f64, scale = 5.000000e-01 : f64}
+// PLAIN: %[[M:.*]] = model.sub %{{.*}}, %{{.*}}
 // PLAIN: %[[S:.*]] = model.logistic %[[M]]
-// PLAIN: model.mul %[[A]]#0, %[[S]]
+// PLAIN: model.mul %{{.*}}, %[[S]]
 // PLAIN-NOT: sink_attention
 // A score per head and group.
 func.func @sink_attention(%q: tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>>, %k: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %v: tensor<2x3x5x4xf32, #model.dims<batch, seq, kv_heads, head_dim>>, %s: tensor<5x7xf32, #model.dims<kv_heads, group>>) -> tensor<2x3x5x7x4xf32, #model.dims<batch, seq, kv_heads, group, head_dim>> {
