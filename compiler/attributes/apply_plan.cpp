@@ -58,7 +58,9 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   if (model.hasExperts())
     dims.push_back(
         b.getNamedAttr("expert", plan.splitsExperts ? b.getStrArrayAttr({"ep"}) : b.getStrArrayAttr({"tp", "ep"})));
-  dims.push_back(b.getNamedAttr("seq", b.getStrArrayAttr({"cp"})));
+  for (const char *dim : {"seq", "capacity"})
+    if (StringRef(dim) == "seq" || model.hasExperts())
+      dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"cp"})));
   for (const std::string &dim : model.tensorParallelDims())
     if (plan.splitsExperts || !model.isOfExperts(dim))
       dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"tp"})));

@@ -34,6 +34,11 @@ Layout::Layout(ModuleOp module) {
           axesOfDim[entry.getName()].push_back(axis);
 }
 
+ArrayRef<StringAttr> Layout::axesOf(StringRef dim) const {
+  auto found = axesOfDim.find(StringAttr::get(meshAttribute.getContext(), dim));
+  return found == axesOfDim.end() ? ArrayRef<StringAttr>() : ArrayRef<StringAttr>(found->second);
+}
+
 Axes Layout::inMeshOrder(const Axes &axes) const {
   Axes ordered;
   for (StringAttr axis : meshAttribute.getAxes())

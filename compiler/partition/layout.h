@@ -41,6 +41,8 @@ public:
   Sharding nominal(mlir::Type type) const;
   /// Returns the sharding of an argument by its role: parameters and inputs by dimension only.
   Sharding argument(mlir::Type type, llvm::StringRef role) const;
+  /// Returns the axes over which the plan splits a named dimension.
+  llvm::ArrayRef<mlir::StringAttr> axesOf(llvm::StringRef dim) const;
   /// Returns the type of the shard of a global tensor on one device.
   mlir::RankedTensorType localType(mlir::Type global, const Sharding &sharding) const;
 

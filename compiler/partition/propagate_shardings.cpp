@@ -4,6 +4,9 @@
 // (tp splits the stream's sequence and the heads): q = x[b, s:tp, h] w[h, n:tp, d] gives tp to n, so x must be
 // unsharded in s (an all-gather) and q is [b, s, n:tp, d]. With x[b, s:cp,tp, h] the outer axis stays free: x is
 // gathered over tp only and q is [b, s:cp, n:tp, d].
+//
+// Where tokens are routed and moved to experts, the tokens of a sequence and the slots of experts are one factor. It
+// takes the axes that the plan gives to `capacity`.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
@@ -24,7 +27,9 @@ namespace {
 /// The axes that each factor of an op has claimed.
 class FactorAxes {
 public:
-  explicit FactorAxes(ShardableOp op) : op(op) {}
+  FactorAxes(ShardableOp op, const Layout &layout)
+      : op(op), slotAxes(layout.axesOf("capacity")),
+        movesTokens(isa<model::RouteOp, model::DispatchOp, model::CombineOp>(op)) {}
 
   /// Each dimension claims its axes from the outermost inwards, up to the first axis that another factor has. A later
   /// claimant adds inner axes if the earlier claims agree with its outer axes.
@@ -32,11 +37,11 @@ public:
     for (auto [dim, axes] : llvm::zip_equal(dimNames(type), sharding.dims)) {
       if (axes.empty() || op.factorKind(dim) == FactorKind::Blocked)
         continue;
-      Axes &claimed = axesOf[dim];
+      Axes &claimed = axesOf[factorOf(dim)];
       if (claimed.size() > axes.size() || ArrayRef(axes).take_front(claimed.size()) != ArrayRef(claimed))
         continue;
       for (StringAttr axis : ArrayRef(axes).drop_front(claimed.size())) {
-        if (llvm::is_contained(used, axis))
+        if (llvm::is_contained(used, axis) || (isOfTokens(dim) && !llvm::is_contained(slotAxes, axis)))
           break;
         claimed.push_back(axis);
         used.push_back(axis);
@@ -47,7 +52,7 @@ public:
   Sharding of(Type type) const {
     Sharding sharding;
     for (StringAttr dim : dimNames(type))
-      sharding.dims.push_back(axesOf.lookup(dim));
+      sharding.dims.push_back(axesOf.lookup(factorOf(dim)));
     return sharding;
   }
 
@@ -63,8 +68,13 @@ public:
   }
 
 private:
+  bool isOfTokens(StringAttr dim) const { return movesTokens && (dim == "seq" || dim == "capacity"); }
+  StringAttr factorOf(StringAttr dim) const { return isOfTokens(dim) ? StringAttr::get(dim.getContext(), "seq") : dim; }
+
   ShardableOp op;
-  llvm::DenseMap<StringAttr, Axes> axesOf;
+  ArrayRef<StringAttr> slotAxes; ///< over which the plan splits the slots of experts
+  bool movesTokens;
+  llvm::DenseMap<StringAttr, Axes> axesOf; ///< by factor
   Axes used;
 };
 
@@ -141,7 +151,7 @@ private:
   }
 
   void place(ShardableOp op) {
-    FactorAxes factors(op);
+    FactorAxes factors(op, layout);
     bool passes = passesPartial(op);
     auto placeOf = [&](Value operand) { return passes ? shardings.find(operand)->second : resolved(operand); };
     for (Value operand : op->getOperands())

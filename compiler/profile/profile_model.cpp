@@ -325,7 +325,7 @@ private:
     add(*sharded);
     if (layout.ep > 1 && !addWholeExperts(where, point, terms))
       return std::nullopt;
-    if (run.pins.cp != 1 && !run.model.hasExperts() && !addContextPatterns(where, layout, terms))
+    if (run.pins.cp != 1 && run.model.splitsSequences() && !addContextPatterns(where, layout, terms))
       return std::nullopt;
     return terms;
   }
@@ -357,8 +357,8 @@ private:
       ++ranks;
     if (positions < 2 || ranks > run.cluster.devices() * largestGrowth)
       return true;
-    ProfilePoint point{termSamples, profiledReplicas,        layout.tp, /*ep=*/1,
-                       /*zero=*/0,  layout.sequenceParallel, ranks};
+    ProfilePoint point{termSamples, profiledReplicas,        layout.tp, layout.ep,
+                       /*zero=*/0,  layout.sequenceParallel, ranks,     splitsExperts(run)};
     std::optional<Terms> split = reader.readAll(where, point, /*hasStep=*/false);
     if (!split)
       return false;

@@ -81,7 +81,7 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
     return product(std::move(whole), {1, {{epSymbol, -1}, {tpSymbol, -1}}});
   if (name == "expert" && point.splitsExperts && known->second == localSize * point.ep)
     return product(std::move(whole), {1, {{epSymbol, -1}}});
-  if (name == "seq" && point.cp > 1) {
+  if ((name == "seq" || name == "capacity") && point.cp > 1) {
     whole = product(std::move(whole), {1, {{cpSymbol, -1}}});
     localSize *= point.cp;
     if (known->second == localSize)

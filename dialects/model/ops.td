@@ -450,7 +450,7 @@ def Model_ViewOp : Model_Op<"view", [CostedOpInterface, ShardableOpInterface]> {
 }
 
 def Model_RouteOp : Model_Op<"route", [CostedOpInterface, KeptForBackward,
-    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind"]>]> {
+    DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
   let summary = "The best experts of each token, and the token's slot in each; slot -1 if an expert is full";
   let description = [{
       Top-k choice with a fixed capacity per sample (GShard, Lepikhin et al. 2020): ids[k, b, s] is the expert with the

@@ -122,6 +122,38 @@ TEST(Experts, VariantsTrainLikeTheUnsplitModel) {
   }
 }
 
+/// With a slot for each token, ranks of context route the tokens of their part of a sequence.
+TEST(Experts, DroplessMixturesSplitSequences) {
+  for (const auto &[file, sets] : {std::pair<const char *, std::vector<std::string>>{"gpt_oss", {}},
+                                   {"deepseek_v3_experts", {}},
+                                   {"mixtral", {"moe_config.z_loss_factor=0.01"}}}) {
+    std::vector<std::string> dropless = sets;
+    dropless.emplace_back("moe_config.capacity_factor=0");
+    RunConfig run = equivalenceRun(file, dropless);
+    TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+    for (const SplitCase &split : {SplitCase{.cp = 2}, SplitCase{.cp = 2, .ep = 2, .zero = 1},
+                                   SplitCase{.dp = 2,
+                                             .tp = 2,
+                                             .cp = 2,
+                                             .ep = 2,
+                                             .microBatches = 2,
+                                             .zero = 3,
+                                             .sequenceParallel = true,
+                                             .zigzag = true},
+                                   SplitCase{.tp = 2,
+                                             .pp = 2,
+                                             .cp = 2,
+                                             .ep = 2,
+                                             .splitsExperts = false,
+                                             .microBatches = 2,
+                                             .sequenceParallel = true,
+                                             .recompute = planner::Recompute::Full}}) {
+      expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected, 3);
+      expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected, 3);
+    }
+  }
+}
+
 /// Models with the other options of experts. Each split is compiled with one of them and interpreted with the other,
 /// and the next split the other way round. GLM-4's bias is updated in each step.
 class OtherExperts : public testing::TestWithParam<size_t> {

@@ -94,6 +94,8 @@ struct ModelDescription {
 
   /// Returns whether the model is a mixture of experts, which has the dimension `expert`.
   bool hasExperts() const { return dims.count("expert") > 0; }
+  /// Returns whether cp can split the sequences: each token has a slot in each of its experts, or there are none.
+  bool splitsSequences() const { return !hasExperts() || dims.at("capacity") == dims.at("seq"); }
   /// Returns the segment of this kind, which must exist.
   const SegmentDescription &segment(const std::string &kind) const;
   /// Returns the number of layers between the first segment (embed) and the last (head).
