@@ -24,6 +24,30 @@ void setEntry(YamlNode &map, const YamlEntry &entry) {
   map.entries.push_back(entry);
 }
 
+/// Returns whether a null below `key` has a meaning of its own in a model file: the supported value of `only:`, and a
+/// parameter that the ops of a part do without.
+bool keepsNull(const std::string &key, const std::string &parent) { return key == "is" || parent == "parameters"; }
+
+/// Merges as mergedOver does. With `Keys`, a null removes the entry of the base. `parent` is the key of the maps. The
+/// parser limits the depth.
+YamlPtr mergedMaps(const YamlPtr &base, const YamlPtr &over, BaseMerge merge, const std::string &parent = "") {
+  if (!base || !base->isMap() || !over->isMap())
+    return over;
+  auto result = std::make_shared<YamlNode>(*base);
+  for (const YamlEntry &entry : over->entries) {
+    YamlPtr below;
+    for (const YamlEntry &candidate : base->entries)
+      if (candidate.key == entry.key)
+        below = candidate.value;
+    bool isRemoved = below && merge == BaseMerge::Keys && entry.value->kind == YamlNode::Kind::Null;
+    if (isRemoved && !keepsNull(entry.key, parent))
+      std::erase_if(result->entries, [&](const YamlEntry &removed) { return removed.key == entry.key; });
+    else
+      setEntry(*result, {entry.key, entry.keyWhere, mergedMaps(below, entry.value, merge, entry.key)});
+  }
+  return result;
+}
+
 /// Reads the bases of files and merges them.
 class BaseMerger {
 public:
@@ -46,13 +70,13 @@ public:
     for (const YamlPtr &name : names)
       if (YamlPtr base = read(*name, file, level))
         below = below ? over(below, base) : base;
-    return mergedOver(below, root);
+    return mergedMaps(below, root, merge);
   }
 
 private:
   YamlPtr over(const YamlPtr &earlier, const YamlPtr &base) const {
     if (merge == BaseMerge::Keys)
-      return mergedOver(earlier, base);
+      return mergedMaps(earlier, base, merge);
     auto result = std::make_shared<YamlNode>(*earlier);
     for (const YamlEntry &entry : base->entries)
       setEntry(*result, entry);
@@ -94,20 +118,7 @@ private:
 
 } // namespace
 
-// The parser limits the depth.
-YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) {
-  if (!base || !base->isMap() || !over->isMap())
-    return over;
-  auto result = std::make_shared<YamlNode>(*base);
-  for (const YamlEntry &entry : over->entries) {
-    const YamlEntry *below = nullptr;
-    for (const YamlEntry &candidate : base->entries)
-      if (candidate.key == entry.key)
-        below = &candidate;
-    setEntry(*result, {entry.key, entry.keyWhere, below ? mergedOver(below->value, entry.value) : entry.value});
-  }
-  return result;
-}
+YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over) { return mergedMaps(base, over, BaseMerge::Sections); }
 
 YamlPtr mergeBaseConfigs(const YamlPtr &root, const std::string &file, Diagnostics &diagnostics, BaseMerge merge,
                          const std::vector<std::string> &folders) {

@@ -13,7 +13,7 @@ YamlPtr mergedOver(const YamlPtr &base, const YamlPtr &over);
 /// How a base is merged over an earlier base of the same file.
 enum class BaseMerge {
   Sections, ///< its sections replace those of the earlier base, as in MindFormers
-  Keys,     ///< key by key
+  Keys,     ///< key by key; a null of a model file removes the entry of its base
 };
 
 /// Returns `root` of `file` with its bases merged in, in their order. The file itself wins key by key. Paths are
