@@ -304,13 +304,17 @@ bool HfImporter::isUnusable(const HfSize &size, const std::string &key, const Js
   if (value.is_null() && (!size.unset.empty() || size.isNested()))
     return false;
   const SizeRule *rule = architecture->sizeRule(size.sizes.front());
+  bool isList = rule && rule->type == SizeRule::Type::List;
+  if (isList && (value.is_array() || value.is_null()))
+    return false;
   bool isText = rule && rule->type == SizeRule::Type::String, isFlag = rule && rule->type == SizeRule::Type::Bool;
   bool isSimple = value.is_number() || value.is_string() || value.is_boolean();
-  if (isSimple && (isText || !value.is_string()))
+  if (isSimple && !isList && (isText || !value.is_string()))
     return false;
   std::string way = size.defaultText.empty() ? "transformers' default" : "transformers' default, " + size.defaultText;
   error(key, fmt::format("{} is {}, wanted {}; without the key it is {}", key, value.dump().substr(0, 200),
-                         isText   ? "a name"
+                         isList   ? "a list"
+                         : isText ? "a name"
                          : isFlag ? "true or false"
                                   : "a number",
                          way));
@@ -413,6 +417,9 @@ bool HfImporter::isOf(const HfForm &form, const Json &value) const {
   if (!form.each.empty())
     return value.is_array() && std::ranges::all_of(value, [&](const Json &item) { return item == form.each; });
   const YamlNode &wanted = *form.wanted;
+  if (wanted.isSequence() && !value.is_array())
+    return std::ranges::any_of(wanted.items,
+                               [&](const YamlPtr &item) { return isOf({form.key, item, "", "", "", {}}, value); });
   if (value.is_boolean())
     return yamlBool(wanted) == value.get<bool>();
   if (value.is_string())
@@ -480,6 +487,8 @@ Json expectedValues(const ImportedRun &run, const HfRules &rules) {
     if (rule && rule->type == SizeRule::Type::String) {
       auto name = size.spelled.find(value.text);
       values[size.key] = name == size.spelled.end() ? value.text : name->second;
+    } else if (rule && rule->type == SizeRule::Type::List) {
+      values[size.key] = listOf(value.items);
     } else if (rule && rule->type == SizeRule::Type::Bool) {
       values[size.key] = number.value_or(0) != 0;
     } else if (number && *number == static_cast<double>(static_cast<int64_t>(*number)) &&
@@ -524,6 +533,8 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
         (!size.ifSize.empty() && std::ranges::count(size.ifValues, run.sizes.at(size.ifSize).text) == 0))
       continue;
     const Json &found = values[size.key];
+    if (found.is_array() && found.empty())
+      continue; // transformers' own layers
     bool isUnset = found.is_number() && size.unsetNumber() == found.get<double>();
     if (!isUnset || !size.isNested())
       config[pointerTo(size.key)] = isUnset ? Json() : found;

@@ -61,6 +61,14 @@ const Json *valueAt(const Json &config, const std::string &path) {
   return value;
 }
 
+Json listOf(const std::vector<std::string> &items) {
+  Json list = Json::array();
+  for (const std::string &item : items)
+    list.push_back(std::ranges::all_of(item, [](char c) { return c >= '0' && c <= '9'; }) ? Json(std::stoll(item))
+                                                                                          : Json(item));
+  return list;
+}
+
 std::string scalar(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 std::string dtypeOf(const Json &config) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <vector>
 
 namespace espalier {
 
@@ -17,6 +18,9 @@ Json::json_pointer pointerTo(std::string path);
 
 /// Returns the value at "a.b", or null.
 const Json *valueAt(const Json &config, const std::string &path);
+
+/// Returns a list whose items are whole numbers or strings.
+Json listOf(const std::vector<std::string> &items);
 
 /// Returns the value as a YAML scalar, with strings unquoted.
 std::string scalar(const Json &value);

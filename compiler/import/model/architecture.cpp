@@ -43,15 +43,13 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
     const YamlNode *node = entry.value->find(key);
     return node && node->isScalar() ? node->text : std::string();
   };
-  const std::map<std::string, SizeRule::Type> types = {{"", SizeRule::Type::Integer},
-                                                       {"int", SizeRule::Type::Integer},
-                                                       {"number", SizeRule::Type::Number},
-                                                       {"string", SizeRule::Type::String},
-                                                       {"bool", SizeRule::Type::Bool}};
+  const std::map<std::string, SizeRule::Type> types = {
+      {"", SizeRule::Type::Integer},      {"int", SizeRule::Type::Integer}, {"number", SizeRule::Type::Number},
+      {"string", SizeRule::Type::String}, {"bool", SizeRule::Type::Bool},   {"list", SizeRule::Type::List}};
   auto type = types.find(text("type"));
   if (type == types.end())
     diagnostics.error(entry.value->where, fmt::format("size '{}' has type '{}', want int, number, "
-                                                      "string or bool",
+                                                      "string, bool or list",
                                                       entry.key, text("type")));
   else
     rule.type = type->second;
@@ -70,8 +68,7 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
     for (const std::string &choice : yamlTexts(choices))
       rule.choices[choice] = choice;
     for (const YamlEntry &choice : choices->entries)
-      if (choice.value->kind != YamlNode::Kind::Null) // null takes a choice of the base file away
-        rule.choices[choice.key] = choice.value->text;
+      rule.choices[choice.key] = choice.value->text;
   }
   return rule;
 }
@@ -201,6 +198,11 @@ private:
       break;
     case SizeRule::Type::String:
       readChoice(rule, node, value);
+      break;
+    case SizeRule::Type::List:
+      value.items = yamlTexts(&node);
+      if (!node.isSequence())
+        wrong("a list");
       break;
     }
   }

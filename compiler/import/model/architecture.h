@@ -14,7 +14,7 @@ namespace espalier {
 
 /// One entry of `sizes:`.
 struct SizeRule {
-  enum class Type { Integer, Number, String, Bool } type = Type::Integer;
+  enum class Type { Integer, Number, String, Bool, List } type = Type::Integer;
   std::string name;
   std::vector<std::string> aliases;           ///< names that other releases use for this size
   std::string defaultText;                    ///< expression or string; empty if there is no default
@@ -57,6 +57,7 @@ struct Architecture {
 struct SizeValue {
   std::optional<double> number;         ///< for Integer, Number and Bool (0 or 1)
   std::string text;                     ///< for String: the resolved choice
+  std::vector<std::string> items;       ///< for List
   SourceLocation where;                 ///< in the run file if the size is given there, else in the model file
   bool given = false, isShared = false; ///< isShared: as in SizeRule
   bool isFaulty =

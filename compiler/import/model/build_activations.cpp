@@ -14,6 +14,10 @@ FailureOr<Value> activation(PrimitiveBuilder &p, const OpDescription &op, Value 
     return emitError(p.loc) << "alpha " << alpha << " is of the activation silu, got " << kind;
   if (kind == "relu")
     return p.binary<model::MulOp>(x, p.unary<model::StepOp>(x), element);
+  if (kind == "relu2") {
+    Value positive = p.binary<model::MulOp>(x, p.unary<model::StepOp>(x));
+    return p.binary<model::MulOp>(positive, positive, element);
+  }
   if (kind == "silu")
     return p.binary<model::MulOp>(x, p.unary<model::LogisticOp>(alpha == 1 ? x : times(x, alpha)), element);
   if (kind == "sigmoid")
@@ -27,7 +31,7 @@ FailureOr<Value> activation(PrimitiveBuilder &p, const OpDescription &op, Value 
   if (kind == "gelu_tanh")
     return p.unary<model::GeluOp>(x, element);
   return emitError(p.loc) << "unknown activation '" << kind
-                          << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, sigmoid";
+                          << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, relu2, sigmoid";
 }
 
 Value softCap(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {

@@ -57,6 +57,7 @@ private:
   FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> plainNorm(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> softCap(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
@@ -223,6 +224,10 @@ FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Val
 
 FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value> in) {
   return espalier::rmsNorm(*this, op, in, compute());
+}
+
+FailureOr<Value> SegmentBuilder::plainNorm(const OpDescription &op, ArrayRef<Value> in) {
+  return espalier::plainNorm(*this, op, in[0], compute());
 }
 
 FailureOr<Value> SegmentBuilder::softCap(const OpDescription &op, ArrayRef<Value> in) {
@@ -419,6 +424,8 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"layer_norm", &SegmentBuilder::layerNorm},
                                                                     {"rms_norm", &SegmentBuilder::rmsNorm},
                                                                     {"soft_cap", &SegmentBuilder::softCap},
+                                                                    {"plain_layer_norm", &SegmentBuilder::plainNorm},
+                                                                    {"plain_rms_norm", &SegmentBuilder::plainNorm},
                                                                     {"activation", &SegmentBuilder::activation},
                                                                     {"rope", &SegmentBuilder::rope},
                                                                     {"attention", &SegmentBuilder::attention},

@@ -15,17 +15,23 @@ FailureOr<size_t> normalized(PrimitiveBuilder &p, const OpDescription &op, Value
   return own.size();
 }
 
-/// Returns 1 / the number of elements of the weight.
-Value inverseOf(PrimitiveBuilder &p, Value weight) {
-  return p.constant(1.0 / static_cast<double>(cast<RankedTensorType>(weight.getType()).getNumElements()));
+/// Returns 1 / the number of elements of the last `dims` dimensions.
+Value inverseOf(PrimitiveBuilder &p, Value x, size_t dims) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(x.getType()).getShape().take_back(dims);
+  return p.constant(1.0 / static_cast<double>(ShapedType::getNumElements(shape)));
+}
+
+/// Returns x less its mean over the last `dims` dimensions.
+Value centered(PrimitiveBuilder &p, Value x, Value inverse, size_t dims) {
+  return p.binary<model::SubOp>(x, p.binary<model::MulOp>(p.reduceLast<model::ReduceSumOp>(x, dims), inverse));
 }
 
 /// Returns x / sqrt(mean of the squares of x over the last `dims` dimensions + epsilon).
-Value scaled(PrimitiveBuilder &p, const OpDescription &op, Value x, Value inverse, size_t dims) {
+Value scaled(PrimitiveBuilder &p, const OpDescription &op, Value x, Value inverse, size_t dims, Type element = {}) {
   Value squares = p.reduceLast<model::ReduceSumOp>(p.binary<model::MulOp>(x, x), dims);
   Value mean = p.binary<model::MulOp>(squares, inverse);
   Value scale = p.unary<model::RsqrtOp>(p.binary<model::AddOp>(mean, p.constant(number(op, "epsilon"))));
-  return p.binary<model::MulOp>(x, scale);
+  return p.binary<model::MulOp>(x, scale, element);
 }
 
 /// Returns weight + offset.
@@ -40,10 +46,8 @@ FailureOr<Value> layerNorm(PrimitiveBuilder &p, const OpDescription &op, ArrayRe
   FailureOr<size_t> dims = normalized(p, op, in[0], in[1]);
   if (failed(dims))
     return failure();
-  Value inverse = inverseOf(p, in[1]);
-  Value mean = p.binary<model::MulOp>(p.reduceLast<model::ReduceSumOp>(in[0], *dims), inverse);
-  Value centered = p.binary<model::SubOp>(in[0], mean);
-  Value normal = scaled(p, op, centered, inverse, *dims);
+  Value inverse = inverseOf(p, in[0], *dims);
+  Value normal = scaled(p, op, centered(p, in[0], inverse, *dims), inverse, *dims);
   if (in.size() == 2)
     return p.binary<model::MulOp>(normal, scaleOf(p, op, in[1]), element);
   return p.binary<model::AddOp>(p.binary<model::MulOp>(normal, scaleOf(p, op, in[1])), in[2], element);
@@ -53,8 +57,13 @@ FailureOr<Value> rmsNorm(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<
   FailureOr<size_t> dims = normalized(p, op, in[0], in[1]);
   if (failed(dims))
     return failure();
-  Value normal = scaled(p, op, in[0], inverseOf(p, in[1]), *dims);
+  Value normal = scaled(p, op, in[0], inverseOf(p, in[0], *dims), *dims);
   return p.binary<model::MulOp>(normal, scaleOf(p, op, in[1]), element);
+}
+
+Value plainNorm(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+  Value inverse = inverseOf(p, x, 1);
+  return scaled(p, op, op.kind == "plain_layer_norm" ? centered(p, x, inverse, 1) : x, inverse, 1, element);
 }
 
 } // namespace espalier

@@ -1,9 +1,9 @@
 // Builds a ModelDescription from an architecture and its sizes: dimensions, parameters, ops, runs. Checks every name,
 // so that readers of the description need no checks.
 #include "compiler/import/model/architecture.h"
+#include "compiler/import/model/check_ops.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/model/op_vocabulary.h"
-#include "compiler/import/model/rotary_form.h"
 
 #include <algorithm>
 #include <cmath>
@@ -66,8 +66,6 @@ private:
   void readDims(const YamlNode &dims) {
     for (const YamlEntry &entry : dims.entries) {
       const std::string &text = entry.value->text;
-      if (entry.value->kind == YamlNode::Kind::Null) // takes a dim of the base file away
-        continue;
       ExpressionValue value = evaluate(text);
       model.dims[entry.key] = 0; // unknown; replaced below unless there is an error
       if (isFaulty(value))
@@ -119,11 +117,12 @@ private:
   void readOp(SegmentDescription &segment, const YamlNode &node, std::set<std::string> &values);
   const YamlNode *attributeOf(const YamlNode &op, const std::string &kind, const std::string &name) const;
   void readAttributes(OpDescription &op, const OpSignature &signature, const YamlNode &node);
-  void checkOp(const OpDescription &op);
-  void checkRouting(const OpDescription &op);
   void checkTies(SegmentDescription &segment);
   void checkAllUsed(const SegmentDescription &segment);
   SegmentRun readRun(const YamlNode &item);
+  std::vector<std::string> itemsOf(const YamlEntry &entry);
+  void readKinds(const YamlEntry &by, std::vector<SegmentRun> &layers);
+  void readExceptions(const YamlEntry &except, std::vector<SegmentRun> &layers);
   void readPattern(const YamlNode &item, const YamlNode &pattern);
   int readCount(const YamlNode &node, const std::string &of);
   void readRuns(const YamlNode &runs);
@@ -383,70 +382,9 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
       return number.first != "theta" && number.first != "fraction" && number.first != "last" &&
              number.first != "interleaved";
     });
-  checkOp(op);
+  checkOp(op, model, sizes, headDimPlace, diagnostics);
   if (op.kind == "attention" && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(model.dims.at("head_dim")));
-}
-
-/// Reports attributes that have no meaning.
-void ModelDescriber::checkOp(const OpDescription &op) {
-  const std::vector<std::string> activations = {"fast_gelu", "gelu", "gelu_tanh", "relu", "sigmoid", "silu"};
-  auto kind = op.strings.find("kind"); // empty if an error has been reported
-  if (op.kind == "activation" && kind != op.strings.end() && !kind->second.empty() &&
-      std::find(activations.begin(), activations.end(), kind->second) == activations.end())
-    diagnostics.error(op.location,
-                      fmt::format("no activation '{}', there are {}", kind->second, fmt::join(activations, ", ")));
-  checkRouting(op);
-  auto headDim = model.dims.find("head_dim");
-  if (op.kind != "rope" || headDim == model.dims.end() || headDim->second == 0)
-    return;
-  auto fraction = op.numbers.find("fraction");
-  if (fraction == op.numbers.end() && headDim->second % 2 != 0)
-    diagnostics.error(
-        headDimPlace,
-        fmt::format(
-            "rotary positions turn pairs of a head's values, wanted an even head_dim, got {}{}", headDim->second,
-            sizes.count("head_dim") && sizes.at("head_dim").number ? "" : "; choose hidden_size and num_heads so"));
-  int64_t rotary = rotaryColumns(op, headDim->second);
-  if (op.numbers.contains("last") && (rotary % 2 != 0 || rotary > headDim->second))
-    diagnostics.error(op.location,
-                      fmt::format("rotary positions turn pairs of a head's values, wanted an even number of "
-                                  "columns up to {}, got {}",
-                                  headDim->second, rotary));
-  if (fraction != op.numbers.end() && (rotary % 2 != 0 || rotary > headDim->second))
-    diagnostics.error(headDimPlace,
-                      fmt::format("rotary positions turn pairs of a head's values, wanted an even part of "
-                                  "a head_dim of {}, got {} columns for the fraction {}",
-                                  headDim->second, rotary, fraction->second));
-  if (std::string fault = scalingFault(op); !fault.empty())
-    diagnostics.error(op.location, fault);
-}
-
-/// Reports scores that have no meaning, and groups that do not split the experts.
-void ModelDescriber::checkRouting(const OpDescription &op) {
-  if (auto score = op.strings.find("score");
-      score != op.strings.end() && score->second != "softmax" && score->second != "sigmoid")
-    diagnostics.error(op.location, fmt::format("no score '{}', there are sigmoid, softmax", score->second));
-  auto number = [&](const char *name) {
-    auto found = op.numbers.find(name);
-    return found == op.numbers.end() ? 1 : static_cast<int64_t>(found->second);
-  };
-  int64_t groups = number("groups"), kept = number("kept_groups"), experts = 0, choices = 0;
-  for (auto [dim, size] : {std::pair("router", &experts), {"choice", &choices}})
-    if (auto found = model.dims.find(dim); found != model.dims.end())
-      *size = found->second;
-  bool isReported = diagnostics.hasErrors() && (groups == 0 || kept == 0); // a wrong size is 0
-  if (op.kind != "route" || experts == 0 || choices == 0 || isReported)
-    return;
-  bool isGrouped = groups >= 1 && groups <= 32 && experts % groups == 0 && kept >= 1 && kept <= groups;
-  if (!isGrouped)
-    diagnostics.error(op.location, fmt::format("wanted 1 to 32 equal groups of the {} experts, of which at most all "
-                                               "are kept, got {} of {} groups",
-                                               experts, kept, groups));
-  else if (kept * (experts / groups) < choices)
-    diagnostics.error(op.location, fmt::format("{} of {} groups have {} experts, wanted at least {}, which a token "
-                                               "chooses",
-                                               kept, groups, kept * (experts / groups), choices));
 }
 
 /// Reports parameters that no op reads, because one of the two names must be wrong. Skips the check if an input is
@@ -528,27 +466,68 @@ void ModelDescriber::removeUnused() {
     });
 }
 
-/// Reads `{repeat: COUNT, of: [..]}`: the runs of the list in turn, until there are COUNT layers.
+/// Returns the items of a size of type list, which a pattern names; none after an error.
+std::vector<std::string> ModelDescriber::itemsOf(const YamlEntry &entry) {
+  auto size = sizes.find(entry.key);
+  if (size != sizes.end())
+    return size->second.items;
+  diagnostics.error(entry.keyWhere, fmt::format("a pattern needs a size of type list, got '{}'", entry.key));
+  return {};
+}
+
+/// Reads `by: {SIZE: {WORD: KIND}}`: the list names each layer's kind, if it has items.
+void ModelDescriber::readKinds(const YamlEntry &by, std::vector<SegmentRun> &layers) {
+  std::vector<std::string> items = itemsOf(by), known;
+  for (const YamlEntry &word : by.value->entries)
+    known.push_back(word.key);
+  if (!items.empty() && items.size() != layers.size())
+    return diagnostics.error(sizes.at(by.key).where, fmt::format("{} has {} items, wanted one for each of {} layers",
+                                                                 by.key, items.size(), layers.size()));
+  for (size_t i = 0; i < items.size(); ++i)
+    if (const YamlNode *kind = by.value->find(items[i]))
+      layers[i] = readRun(*kind);
+    else
+      return diagnostics.error(sizes.at(by.key).where,
+                               fmt::format("{} has no word '{}', there are {}{}", by.key, items[i],
+                                           fmt::join(known, ", "), didYouMean(items[i], known)));
+}
+
+/// Reads `except: {SIZE: KIND}`: the layers that the list numbers, counted from 0, are of the kind.
+void ModelDescriber::readExceptions(const YamlEntry &except, std::vector<SegmentRun> &layers) {
+  for (const std::string &item : itemsOf(except)) {
+    char *end = nullptr;
+    long layer = std::strtol(item.c_str(), &end, 10);
+    if (item.empty() || *end != '\0' || layer < 0 || layer >= std::ssize(layers))
+      return diagnostics.error(sizes.at(except.key).where, fmt::format("{} has the layer {}, wanted 0 to {}",
+                                                                       except.key, item, std::ssize(layers) - 1));
+    layers[layer] = readRun(*except.value);
+  }
+}
+
+/// Reads `{repeat: COUNT, of: [..]}`: the runs of the list in turn, until there are COUNT layers. `by` and `except`
+/// replace kinds of layers.
 void ModelDescriber::readPattern(const YamlNode &item, const YamlNode &pattern) {
-  checkKeys(item, {"repeat", "of"}, "a pattern");
-  int left = readCount(*item.find("repeat"), "repeat");
-  std::vector<SegmentRun> turn;
+  checkKeys(item, {"repeat", "of", "by", "except"}, "a pattern");
+  size_t count = readCount(*item.find("repeat"), "repeat");
+  std::vector<SegmentRun> turn, layers;
   for (const YamlPtr &part : pattern.items)
     turn.push_back(readRun(*part));
   if (turn.empty())
     diagnostics.error(item.where, "a pattern needs `of: [KIND, ..]`");
-  if (std::ranges::all_of(turn, [](const SegmentRun &run) { return run.count == 0; }))
-    left = 0;
-  for (size_t i = 0; left > 0 && !diagnostics.hasErrors(); i = (i + 1) % turn.size()) {
-    int count = std::min(left, turn[i].count);
-    left -= count;
-    if (count == 0)
-      continue;
-    if (model.runs.size() > 1 && model.runs.back().kind == turn[i].kind)
-      model.runs.back().count += count;
+  bool hasLayers = std::ranges::any_of(turn, [](const SegmentRun &run) { return run.count > 0; });
+  for (size_t i = 0; hasLayers && layers.size() < count && !diagnostics.hasErrors(); i = (i + 1) % turn.size())
+    layers.insert(layers.end(), std::min<size_t>(turn[i].count, count - layers.size()), {turn[i].kind, 1});
+  if (const YamlNode *by = item.find("by"))
+    for (const YamlEntry &list : by->entries)
+      readKinds(list, layers);
+  if (const YamlNode *except = item.find("except"))
+    for (const YamlEntry &list : except->entries)
+      readExceptions(list, layers);
+  for (const SegmentRun &layer : layers)
+    if (model.runs.size() > 1 && model.runs.back().kind == layer.kind)
+      ++model.runs.back().count;
     else
-      model.runs.push_back({turn[i].kind, count});
-  }
+      model.runs.push_back(layer);
 }
 
 void ModelDescriber::readRuns(const YamlNode &runs) {

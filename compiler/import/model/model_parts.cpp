@@ -77,7 +77,6 @@ YamlPtr withParts(const YamlPtr &root, Diagnostics &diagnostics) {
       segment.value = expander.expanded(segment.value);
     section.value = segments;
   }
-  std::erase_if(result->entries, [](const YamlEntry &section) { return section.key == "parts"; });
   return result;
 }
 

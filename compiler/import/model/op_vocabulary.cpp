@@ -10,6 +10,7 @@
 namespace espalier {
 namespace {
 constexpr OpAttribute option(std::string_view name, double neutral) { return {name, false, neutral, true}; }
+constexpr OpAttribute plainNorm[] = {{"epsilon"}};
 constexpr OpAttribute norm[] = {{"epsilon"}, option("offset", 0)};
 constexpr OpAttribute rope[] = {{"theta"},
                                 option("fraction", 1),
@@ -51,6 +52,8 @@ constexpr OpSignature vocabulary[] = {
     {"linear", 2, 3, {}},
     {"concat", 2, 2, dim},
     {"soft_cap", 1, 1, cap},
+    {"plain_layer_norm", 1, 1, plainNorm},
+    {"plain_rms_norm", 1, 1, plainNorm},
     {"layer_norm", 2, 3, norm},
     {"rms_norm", 2, 2, norm},
     {"activation", 1, 1, activation},

@@ -306,14 +306,16 @@ NamedParameters namesIn(const YamlNode *map) {
   return names;
 }
 
-/// Returns the names of the parameters of segments that the model does not have, for example of dense layers if all
-/// layers have experts. A name with its segment, such as "block.norm", is another name of the parameter.
+/// Returns the names of the parameters of segments and parts that the model does not have, for example of dense layers
+/// if all layers have experts. A name with its segment, such as "block.norm", is another name of the parameter.
 std::set<std::string> absentParameters(const Architecture &architecture, const ModelDescription &model) {
   std::set<std::string> absent;
-  for (const YamlEntry &segment : architecture.root->find("segments")->entries)
-    if (const YamlNode *parameters = segment.value->find("parameters"))
-      for (const YamlEntry &parameter : parameters->entries)
-        absent.insert({parameter.key, segment.key + "." + parameter.key});
+  for (const char *section : {"segments", "parts"})
+    if (const YamlNode *owners = architecture.root->find(section))
+      for (const YamlEntry &owner : owners->entries)
+        if (const YamlNode *parameters = owner.value->find("parameters"))
+          for (const YamlEntry &parameter : parameters->entries)
+            absent.insert({parameter.key, owner.key + "." + parameter.key});
   for (const SegmentDescription &segment : model.segments)
     for (const ParameterDescription &parameter : segment.parameters) {
       absent.erase(parameter.name);

@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"width: {default: 8}", "width: 8", "size 'width' must be a map such as {default: 1}"},
         Fault{"width: {default: 8}", "width: {defalt: 8}", "unknown key 'defalt' in a size, did you mean 'default'?"},
         Fault{"width: {default: 8}", "width: {type: real, default: 8}",
-              "size 'width' has type 'real', want int, number, string or bool"},
+              "size 'width' has type 'real', want int, number, string, bool or list"},
         Fault{"width: {default: 8}", "width: {default: widht}", "'widht' is not defined"},
         Fault{"width: {default: 8}", "width: {meaning: none}", "dim 'hidden' has no value"},
         Fault{"hidden: width", "hidden: width / 3", "hidden must be a whole number, width / 3 gives 2.666666667"},
@@ -241,7 +241,7 @@ INSTANTIATE_TEST_SUITE_P(
               "it"},
         Fault{"      weight: {", "      tokens: {", "'tokens' names a value already"},
         Fault{"{op: rms_norm, in: [x, weight], out: y, epsilon: 1e-5}", "{op: activation, in: x, out: y, kind: gleu}",
-              "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, sigmoid, silu"}));
+              "no activation 'gleu', there are fast_gelu, gelu, gelu_tanh, relu, relu2, sigmoid, silu"}));
 
 // An op whose `when` is 0 passes its input on. An absent parameter is no input.
 TEST(ModelFile, PartsMayDependOnSizes) {
@@ -386,6 +386,42 @@ TEST(ModelFile, BasesAreMergedByKeys) {
   EXPECT_EQ(architecture->sizeRule("width")->meaning, "of b");
   EXPECT_EQ(architecture->sizeRule("depth")->defaultText, "3");
   EXPECT_EQ(architecture->sizeRule("depth")->least, "2");
+  std::filesystem::remove_all(folder);
+}
+
+// A null takes whatever the base has, also within an entry. It is a value below `is`, and where no base has the key.
+TEST(ModelFile, NullRemovesEntriesOfBases) {
+  std::string folder = testing::TempDir() + "espalier_removed/";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "a.yaml") << smallModel
+                                   << "hf_config: {model_type: a, sizes: {w: {is: width, default: 8, unset: 3}, "
+                                      "d: {is: depth}}, only: {rate: 0, kind: {is: x, missing: y}}, "
+                                      "unsaid: {width: 8}}\n";
+  std::ofstream(folder + "b.yaml") << "base_config: a.yaml\nsizes: {width: {default: 16, only: 16, most: 20, "
+                                      "aliases: [w]}, heads: {constant: 2}, form: {type: string, default: a, "
+                                      "choices: {a: one, b: two}}}\ndims: {other: 3}\n";
+  std::ofstream(folder + "c.yaml") << "base_config: b.yaml\nsizes: {width: {only: null, aliases: null}, heads: "
+                                      "{constant: null, default: 4}, form: {default: b, choices: {a: null}}}\n"
+                                      "dims: {other: null}\nhf_config: {sizes: {w: {unset: null}, d: null}, only: "
+                                      "{rate: null, kind: {is: null, missing: null}, window: null}, unsaid: {width: "
+                                      "null}}\n";
+  Diagnostics diagnostics;
+  std::optional<Architecture> architecture = loadArchitecture(folder + "c.yaml", diagnostics);
+  ASSERT_TRUE(architecture) << diagnostics.render();
+  const SizeRule &width = *architecture->sizeRule("width");
+  EXPECT_THAT(std::vector({width.defaultText, width.most, width.only}), testing::ElementsAre("16", "20", ""));
+  EXPECT_THAT(width.aliases, testing::IsEmpty());
+  EXPECT_FALSE(architecture->sizeRule("heads")->isConstant);
+  EXPECT_THAT(architecture->sizeRule("form")->choices, testing::ElementsAre(testing::Pair("b", "two")));
+  EXPECT_FALSE(architecture->root->find("dims")->find("other"));
+  const YamlNode &config = *architecture->root->find("hf_config");
+  EXPECT_FALSE(config.find("sizes")->find("w")->find("unset"));
+  EXPECT_FALSE(config.find("sizes")->find("d"));
+  EXPECT_FALSE(config.find("only")->find("rate"));
+  EXPECT_FALSE(config.find("only")->find("kind")->find("missing"));
+  EXPECT_EQ(config.find("only")->find("kind")->find("is")->kind, YamlNode::Kind::Null);
+  EXPECT_EQ(config.find("only")->find("window")->kind, YamlNode::Kind::Null);
+  EXPECT_FALSE(config.find("unsaid")->find("width"));
   std::filesystem::remove_all(folder);
 }
 
