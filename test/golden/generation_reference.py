@@ -19,9 +19,9 @@ import sys
 import torch
 import transformers
 
-from transformers_reference import EXPERTS, MODELS, VARIANTS, model_of
+from transformers_reference import EXPERTS, GRADED, MODELS, VARIANTS, model_of
 
-ALL = MODELS | EXPERTS | VARIANTS
+ALL = MODELS | GRADED | EXPERTS | VARIANTS
 CONTEXT = 144
 PROMPTS = [[3], [1, 2, 3, 4, 5], [(7 * i * i + 3 * i) % 19 for i in range(70)]]
 TOKENS = 64

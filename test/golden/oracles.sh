@@ -91,6 +91,8 @@ adapters deepseek_v3 3 6 '[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_
   --steps 2 | grep "done after step 2 of 2"
 # Reads a parquet file as in docs/from_megatron.md: rows in order, and an error for a missing column.
 "$python" "$root/test/golden/to_jsonl_oracle.py" "$root/tools/to_jsonl.py" "$scratch/tables"
+# A config.json without a key means the same to transformers and to the model files.
+"$python" "$root/test/golden/config_defaults.py"
 # transformers finetunes each model and must reproduce the recorded losses; then ranks finetune from each weight format.
 "$python" "$root/test/golden/transformers_reference.py" --agrees
 "$build/test/bin/transformers_test" --gtest_filter='*Finetuning*'

@@ -2,6 +2,7 @@
 """Tiny transformers models for each file of configs/models, with weights from a formula: an oracle for conversions.
 
     transformers_reference.py                    writes transformers.json and gradients/ beside this file
+    transformers_reference.py --add NAME..       adds or replaces the entries of these models
     transformers_reference.py --write DIR NAME   saves the model NAME, in float32
     transformers_reference.py --check DIR NAME   loads DIR and compares its loss with that of NAME in transformers.json
     transformers_reference.py --agrees           finetunes each model, and compares losses with transformers.json and
@@ -19,6 +20,7 @@ import copy
 import json
 import pathlib
 import sys
+import tempfile
 
 import safetensors.torch
 import torch
@@ -26,6 +28,7 @@ import transformers
 
 from reference import TRAINING, batch_of, initial_values
 
+transformers.utils.logging.disable_progress_bar()
 STEPS = 4
 SIZES = {"seq": 8, "vocab": 19}
 MODELS = {
@@ -123,7 +126,6 @@ GRADED |= {
     "glm4": MODELS["llama"] | {"model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "head_dim": 8,
                                "partial_rotary_factor": 0.5, "attention_bias": False, "pad_token_id": None},
 }
-MODELS |= GRADED
 # These models have no load-balancing loss, which transformers adds only if the router's scores are requested.
 EXPERTS = {
     "mixtral": {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 19, "hidden_size": 24,
@@ -172,15 +174,98 @@ EXPERTS |= {
               "max_position_embeddings": 8, "num_experts": 4, "num_experts_per_tok": 2, "router_aux_loss_coef": 0.0,
               "pad_token_id": None},
 }
-# Sinks, biases of experts, and bounds that the gates of experts reach.
-EXPERTS |= {
-    "gpt_oss": {"model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"], "vocab_size": 19, "hidden_size": 24,
-                "intermediate_size": 12, "num_hidden_layers": 4, "num_attention_heads": 6, "num_key_value_heads": 2,
-                "head_dim": 8, "max_position_embeddings": 8, "num_local_experts": 4, "num_experts_per_tok": 2,
-                "sliding_window": 3, "swiglu_limit": 0.5, "router_aux_loss_coef": 0.0, "pad_token_id": None,
-                "rope_parameters": {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 8.0,
-                                    "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 64}},
+# Further families, with an embedding that trains every row.
+TINY = {"vocab_size": 19, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 6,
+        "num_key_value_heads": 2, "max_position_embeddings": 8, "pad_token_id": None}
+TINY_EXPERTS = {"moe_intermediate_size": 12, "num_experts_per_tok": 2}
+
+
+def family(kind, architecture, **keys):
+    """Returns a tiny config; a key that is "default" is not written."""
+    config = {"model_type": kind, "architectures": [architecture]} | TINY | keys
+    return {key: value for key, value in config.items() if value != "default"}
+
+
+FAMILIES = {
+    "cohere": family("cohere", "CohereForCausalLM", logit_scale=0.3),
+    "seed_oss": family("seed_oss", "SeedOssForCausalLM", head_dim=6, attention_bias=True, attention_out_bias=False,
+                       attention_dropout=0.0, residual_dropout=0.0),
+    "ernie4_5": family("ernie4_5", "Ernie4_5ForCausalLM", head_dim=6, use_bias=True, tie_word_embeddings=True),
+    "falcon": family("falcon", "FalconForCausalLM", num_attention_heads=4, num_key_value_heads="default",
+                     intermediate_size="default", ffn_hidden_size=40, multi_query=True, parallel_attn=True, bias=False,
+                     alibi=False, new_decoder_architecture=False),
+    "olmo3": family("olmo3", "Olmo3ForCausalLM", num_hidden_layers=5, sliding_window=3),
+    "deepseek_v2": LATENT | {"model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"],
+                             "qk_rope_head_dim": 4, "moe_intermediate_size": 12, "num_hidden_layers": 3,
+                             "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 2,
+                             "num_experts_per_tok": 3, "norm_topk_prob": False, "routed_scaling_factor": 1.5},
+    "arcee": family("arcee", "ArceeForCausalLM", mlp_bias=True),
+    "helium": family("helium", "HeliumForCausalLM", head_dim=4, attention_bias=True, mlp_bias=True),
+    "jais2": family("jais2", "Jais2ForCausalLM"),
+    "nemotron": family("nemotron", "NemotronForCausalLM", head_dim=8, attention_bias=True),
+    "olmo": family("olmo", "OlmoForCausalLM", clip_qkv=0.9),
+    "vaultgemma": family("vaultgemma", "VaultGemmaForCausalLM", num_hidden_layers=3, head_dim=6, sliding_window=3,
+                         query_pre_attn_scalar=5, attn_logit_softcapping=2.0, final_logit_softcapping=6.0),
+    "internlm3": family("internlm3", "LlamaForCausalLM", head_dim=6, attention_bias=True, mlp_bias=True),
+    "iquestcoder": family("iquestcoder", "LlamaForCausalLM", head_dim=6),
+    "exaone": family("exaone", "LlamaForCausalLM", attention_bias=True),
+    "falcon_grouped": family("falcon", "FalconForCausalLM", num_key_value_heads="default", intermediate_size="default",
+                             ffn_hidden_size=40, num_kv_heads=2, new_decoder_architecture=True, bias=False),
+    "deepseek_v2_full_q": LATENT | {
+        "model_type": "deepseek_v2", "architectures": ["DeepseekV2ForCausalLM"], "q_lora_rank": None,
+        "qk_rope_head_dim": 4, "moe_intermediate_size": 12, "first_k_dense_replace": 1, "n_routed_experts": 4,
+        "n_shared_experts": 2, "num_experts_per_tok": 2},
+    "olmo_plain": family("olmo", "OlmoForCausalLM"),
+    "cohere_norms": family("cohere", "CohereForCausalLM", use_qk_norm=True, attention_bias=True),
+    "cohere2": family("cohere2", "Cohere2ForCausalLM", num_hidden_layers=5, sliding_window=3),
+    "exaone4": family("exaone4", "Exaone4ForCausalLM", num_hidden_layers=5, sliding_window=3, head_dim=6),
+    "cwm": family("cwm", "CwmForCausalLM", num_hidden_layers=5, sliding_window=3, head_dim=6),
+    "ministral": family("ministral", "MinistralForCausalLM", num_hidden_layers=3, sliding_window=3, head_dim=6,
+                        layer_types=["sliding_attention", "full_attention", "sliding_attention"]),
+    "qwen2_windows": family("qwen2", "Qwen2ForCausalLM", num_hidden_layers=3, use_sliding_window=True,
+                            max_window_layers=1, sliding_window=3),
+    "stablelm_parallel": family("stablelm", "StableLmForCausalLM", num_attention_heads=3, num_key_value_heads=1,
+                                partial_rotary_factor=0.5, use_parallel_residual=True, use_qkv_bias=True),
+    "hyperclovax": family("hyperclovax", "HyperCLOVAXForCausalLM", embedding_multiplier=3.0, attention_multiplier=0.3,
+                          residual_multiplier=0.4, logits_scaling=0.4),
+    "persimmon": family("persimmon", "PersimmonForCausalLM", num_attention_heads=3, num_key_value_heads="default",
+                        rope_theta=100.0),
+    "youtu": family("youtu", "YoutuForCausalLM", num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10,
+                    kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=10),
+    "granitemoe": family("granitemoe", "GraniteMoeForCausalLM", num_local_experts=4, router_aux_loss_coef=0.0, embedding_multiplier=3.0,
+                         attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5),
+    "granitemoeshared": family("granitemoeshared", "GraniteMoeSharedForCausalLM", num_local_experts=4,
+                               shared_intermediate_size=10, router_aux_loss_coef=0.0),
+    "ernie4_5_moe": family("ernie4_5_moe", "Ernie4_5_MoeForCausalLM", num_hidden_layers=3, moe_intermediate_size=12,
+                           moe_num_experts=4, moe_k=2, moe_num_shared_experts=2, moe_layer_start_index=1,
+                           tie_word_embeddings=True, router_aux_loss_coef=0.0),
+    "dots1": family("dots1", "Dots1ForCausalLM", num_hidden_layers=3, first_k_dense_replace=1, attention_bias=True,
+                    moe_intermediate_size=12, n_routed_experts=8, n_shared_experts=2, n_group=4, topk_group=2,
+                    num_experts_per_tok=3, norm_topk_prob=True, routed_scaling_factor=2.5),
+    "solar_open": family("solar_open", "SolarOpenForCausalLM", intermediate_size="default", head_dim=6,
+                         attention_bias=True, moe_intermediate_size=12, n_routed_experts=4, num_experts_per_tok=2),
+    "glm4_moe_lite": family("glm4_moe_lite", "Glm4MoeLiteForCausalLM", num_hidden_layers=3, num_attention_heads=4,
+                            num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=12, qk_nope_head_dim=6,
+                            qk_rope_head_dim=4, v_head_dim=10, moe_intermediate_size=12, n_routed_experts=4,
+                            num_experts_per_tok=2, mlp_layer_types=["sparse", "dense", "sparse"]),
+    "minimax_m2": family("minimax_m2", "MiniMaxM2ForCausalLM", intermediate_size=12, head_dim=8, num_local_experts=4,
+                         num_experts_per_tok=2, partial_rotary_factor=0.5, router_aux_loss_coef=0.0),
+    "flex_olmo": family("flex_olmo", "FlexOlmoForCausalLM", intermediate_size=12, num_experts=4, num_experts_per_tok=2,
+                        router_aux_loss_coef=0.0),
+    "hunyuan_v1_moe": family("hunyuan_v1_moe", "HunYuanMoEV1ForCausalLM", intermediate_size=12, head_dim=6,
+                             num_experts=4, moe_topk=2),
+    "qwen3_moe_layers": family("qwen3_moe", "Qwen3MoeForCausalLM", num_hidden_layers=4, head_dim=6,
+                               moe_intermediate_size=12, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
+                               decoder_sparse_step=2, mlp_only_layers=[3], router_aux_loss_coef=0.0),
+    "hunyuan_v1_dense": family("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", head_dim=6),
+    # Sinks, biases of experts, and bounds that the gates of experts reach.
+    "gpt_oss": family("gpt_oss", "GptOssForCausalLM", intermediate_size=12, num_hidden_layers=4, head_dim=8,
+                      num_local_experts=4, num_experts_per_tok=2, sliding_window=3, swiglu_limit=0.5,
+                      router_aux_loss_coef=0.0,
+                      rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 8.0,
+                                       "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 64}),
 }
+ALL = MODELS | GRADED | EXPERTS | FAMILIES
 # Options of config.json, for generation_reference.py alone.
 VARIANTS = {
     "llama_biases": GRADED["llama_wide"] | {"attention_bias": True, "mlp_bias": True},
@@ -200,13 +285,6 @@ VARIANTS = {
     "qwen2_moe_no_biases": EXPERTS["qwen2_moe"] | {"qkv_bias": False},
     "glm4_moe_no_biases": EXPERTS["glm4_moe"] | {"attention_bias": False},
 }
-# The names in a file for the experts' products `mlp.experts.gate_up_proj` and `mlp.experts.down_proj`.
-EXPERT_NAMES = {"mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
-                "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
-                "qwen2_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
-                "glm4_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
-                "deepseek_v3": ("mlp", "gate_proj", "up_proj", "down_proj"),
-                "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj")}
 
 
 @contextlib.contextmanager
@@ -241,33 +319,22 @@ def loss_of(model):
         return float(mean_loss(model))
 
 
-def file_name(kind, name):
-    """The name that a file of weights has for a parameter."""
-    return name.replace("lm_head", "embed_out") if kind == "gpt_neox" else name
-
-
-def in_file(kind, name, value):
-    """Returns the tensors in a file, by name, that hold a tensor of the model: those of each expert separately."""
-    if kind not in EXPERT_NAMES:
-        return {file_name(kind, name): value}
-    layer, gate, up, down = EXPERT_NAMES[kind]
-    place = name.replace("mlp", layer)
-    if name.endswith("gate_up_proj"):
-        return {place.replace("gate_up_proj", f"{expert}.{part}.weight"): half.contiguous()
-                for expert, both in enumerate(value) for part, half in zip((gate, up), both.chunk(2))}
-    if name.endswith("experts.down_proj"):
-        return {place.replace("down_proj", f"{expert}.{down}.weight"): each.contiguous()
-                for expert, each in enumerate(value)}
-    return {place: value}
+def saved(model):
+    """Returns the tensors of the file that transformers saves, by their names in the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return safetensors.torch.load_file(pathlib.Path(folder) / "model.safetensors")
 
 
 def gradients_of(model):
     """Returns gradients by the names in the file, in float32; a tied parameter occurs once."""
     mean_loss(model).backward()
-    tensors = [(name, parameter.grad) for name, parameter in model.named_parameters()]
-    tensors += [(name, torch.zeros_like(buffer)) for name, buffer in model.named_buffers() if is_router_bias(name)]
-    return {key: part for name, gradient in tensors
-            for key, part in in_file(model.config.model_type, name, gradient.float()).items()}
+    for parameter in model.parameters():
+        parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+    for name, buffer in model.named_buffers():
+        if is_router_bias(name):
+            buffer.data = torch.zeros_like(buffer)
+    return saved(model.float())
 
 
 def gradient_file(name):
@@ -309,22 +376,6 @@ def formula(name, shape):
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def weights_of(kind, name, shape):
-    """Returns the values of a parameter from the names in the file, which lists each expert's products separately."""
-    if kind not in EXPERT_NAMES:
-        return formula(file_name(kind, name), shape)
-    layer, gate, up, down = EXPERT_NAMES[kind]
-    place = name.replace("mlp", layer)
-    if name.endswith("gate_up_proj"):
-        half = (shape[1] // 2, shape[2])
-        return torch.stack([torch.cat([formula(place.replace("gate_up_proj", f"{expert}.{part}.weight"), half)
-                                       for part in (gate, up)]) for expert in range(shape[0])])
-    if name.endswith("experts.down_proj"):
-        return torch.stack([formula(place.replace("down_proj", f"{expert}.{down}.weight"), shape[1:])
-                            for expert in range(shape[0])])
-    return formula(place, shape)
-
-
 def is_router_bias(name):
     return name.endswith("e_score_correction_bias")
 
@@ -334,23 +385,22 @@ def model_of(config):
     values = {key: value for key, value in config.items() if key not in ("model_type", "architectures")}
     model = transformers.AutoModelForCausalLM.from_config(
         transformers.AutoConfig.for_model(config["model_type"], **values))
-    for name, parameter in model.named_parameters():  # a tied parameter occurs once, under its first name
-        parameter.data = weights_of(config["model_type"], name, tuple(parameter.shape))
-    for name, buffer in model.named_buffers():
-        if is_router_bias(name):
-            buffer.data = formula(name, tuple(buffer.shape))
-    model.tie_weights()
-    return model
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        file = pathlib.Path(folder) / "model.safetensors"
+        weights = {name: formula(name, value.shape).float() for name, value in safetensors.torch.load_file(file).items()}
+        safetensors.torch.save_file(weights, file, {"format": "pt"})
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
 def main():
     file = pathlib.Path(__file__).with_name("transformers.json")
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and sys.argv[1] != "--add":
         action, folder, name = (sys.argv[1:] + ["", ""])[:3]
         if action == "--agrees":
-            for name in MODELS | EXPERTS:
+            for name in ALL:
                 entry = json.loads(file.read_text())[name]
-                if name in GRADED | EXPERTS:
+                if name not in MODELS:
                     compare_gradients(name, model_of(entry["config"]))
                     print(f"{name}: the gradients of transformers {transformers.__version__} are the golden ones")
                 losses = finetune_losses(model_of(entry["config"]))
@@ -367,14 +417,16 @@ def main():
         print(f"{folder}: transformers {transformers.__version__} loses {loss:.9f}, golden {golden:.9f}")
         # Llama of transformers computes norms and angles in float32.
         sys.exit(0 if abs(loss - golden) <= 1e-7 * golden and not any(info.values()) else f"{folder}: differs; {info}")
-    entries = {name: {"config": config, "loss": loss_of(model_of(config)),
-                      "finetune": finetune_losses(model_of(config))} for name, config in (MODELS | EXPERTS).items()}
-    made = {"made_by": f"transformers_reference.py with transformers {transformers.__version__}, "
-                       f"torch {torch.__version__}"}
-    file.write_text(json.dumps(made | entries, indent=1) + "\n")
-    for name, config in (GRADED | EXPERTS).items():
-        gradient_file(name).parent.mkdir(parents=True, exist_ok=True)
-        safetensors.torch.save_file(gradients_of(model_of(config)), gradient_file(name), {"format": "pt"})
+    named = {name: config for name, config in ALL.items() if len(sys.argv) == 1 or name in sys.argv[2:]}
+    made = json.loads(file.read_text()) if len(sys.argv) > 1 else {}
+    made["made_by"] = f"transformers_reference.py with transformers {transformers.__version__}, torch {torch.__version__}"
+    for name, config in named.items():
+        model = model_of(config)
+        made[name] = {"config": config, "loss": loss_of(model), "finetune": finetune_losses(model_of(config))}
+        if name not in MODELS:
+            gradient_file(name).parent.mkdir(parents=True, exist_ok=True)
+            safetensors.torch.save_file(gradients_of(model_of(config)), gradient_file(name), {"format": "pt"})
+    file.write_text(json.dumps({key: made[key] for key in ["made_by", *ALL] if key in made}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

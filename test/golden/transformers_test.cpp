@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Transformers : public testing::TestWithParam<const char *> {
+class Transformers : public testing::TestWithParam<std::string> {
 protected:
   Transformers() { fs::create_directories(place); }
   ~Transformers() override { fs::remove_all(place); }
@@ -247,7 +247,7 @@ TEST_P(MegatronExperts, EqualTransformersWeights) {
     return rt::openTorchEntry(std::make_shared<const rt::TorchFile>(iteration / rank / "model_optim_rng.pt"), "model");
   };
   std::unique_ptr<rt::WeightSource> source = open("mp_rank_01");
-  bool isMixtral = std::string(GetParam()) == "mixtral";
+  bool isMixtral = GetParam() == "mixtral";
   const std::string layer = isMixtral ? "model.layers.1.block_sparse_moe." : "model.layers.1.mlp.";
   const std::string expert = layer + "experts.2.", theirs = "decoder.layers.1.mlp.experts.local_experts.2.";
   const int64_t hidden = 24, ffn = isMixtral ? 20 : 12, half = ffn / 2;
@@ -321,56 +321,27 @@ TEST_P(MegatronLatents, EqualTransformersWeights) {
             formula("model.layers.1.mlp.gate.e_score_correction_bias", 0, from.model.model.dims.at("expert"), 1, 0));
 }
 
-std::string nameOf(const testing::TestParamInfo<const char *> &info) { return info.param; }
+std::string nameOf(const testing::TestParamInfo<std::string> &info) { return info.param; }
 
-/// Models whose gradients are recorded.
-constexpr const char *graded[] = {"llama_wide",
-                                  "mistral",
-                                  "phi3",
-                                  "qwen2",
-                                  "qwen3",
-                                  "llama31",
-                                  "llama_linear",
-                                  "qwen2_yarn",
-                                  "mistral_window",
-                                  "phi4_mini",
-                                  "gpt_neox",
-                                  "smollm3",
-                                  "gemma2",
-                                  "gemma3",
-                                  "olmo2",
-                                  "stablelm",
-                                  "gemma",
-                                  "granite",
-                                  "starcoder2",
-                                  "phi",
-                                  "gptj",
-                                  "glm",
-                                  "glm4",
-                                  "olmoe", "gpt_oss",
-                                  "deepseek_v3",
-                                  "deepseek_v3_halves",
-                                  "deepseek_v3_full_q"};
-/// Models with experts. Their gradients are recorded, too.
-constexpr const char *experts[] = {"mixtral",
-                                   "qwen3_moe",
-                                   "qwen2_moe",
-                                   "glm4_moe",
-                                   "glm4_moe_qk_norm",
-                                   "deepseek_v3_experts",
-                                   "deepseek_v3_experts_full_q"};
+/// Returns the models of transformers.json, or those of them whose gradients are recorded.
+std::vector<std::string> models(bool areGraded = false) {
+  std::vector<std::string> names;
+  const nlohmann::json recorded = nlohmann::json::parse(std::ifstream(folder + "transformers.json"));
+  for (const auto &[name, entry] : recorded.items())
+    if (entry.is_object() && (!areGraded || fs::exists(folder + "gradients/" + name)))
+      names.push_back(name);
+  return names;
+}
 
-INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::Values("gpt2", "llama", "llama_tied"), nameOf);
-INSTANTIATE_TEST_SUITE_P(ModelsWithExperts, Transformers, testing::ValuesIn(experts), nameOf);
-INSTANTIATE_TEST_SUITE_P(ModelsWithExperts, Graded, testing::ValuesIn(experts), nameOf);
-INSTANTIATE_TEST_SUITE_P(GradedModels, Transformers, testing::ValuesIn(graded), nameOf);
-INSTANTIATE_TEST_SUITE_P(Models, Graded, testing::ValuesIn(graded), nameOf);
-INSTANTIATE_TEST_SUITE_P(Models, MegatronExperts, testing::ValuesIn(experts), nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, Transformers, testing::ValuesIn(models()), nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, Graded, testing::ValuesIn(models(/*areGraded=*/true)), nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, Finetuning, testing::ValuesIn(models()), nameOf);
+INSTANTIATE_TEST_SUITE_P(Models, MegatronExperts,
+                         testing::Values("mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe", "glm4_moe_qk_norm",
+                                         "deepseek_v3_experts", "deepseek_v3_experts_full_q"),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Models, MegatronLatents, testing::Values("deepseek_v3_experts", "deepseek_v3_experts_full_q"),
                          nameOf);
-INSTANTIATE_TEST_SUITE_P(Models, Finetuning, testing::Values("gpt2", "llama", "llama_tied"), nameOf);
-INSTANTIATE_TEST_SUITE_P(GradedModels, Finetuning, testing::ValuesIn(graded), nameOf);
-INSTANTIATE_TEST_SUITE_P(ModelsWithExperts, Finetuning, testing::ValuesIn(experts), nameOf);
 
 } // namespace
 } // namespace espalier

@@ -4,6 +4,9 @@
 
 #include "gmock/gmock.h"
 
+#include <filesystem>
+#include <fstream>
+
 namespace espalier {
 namespace {
 
@@ -219,11 +222,10 @@ TEST(HfConfig, LlamaVariantsNameUnsupportedKeys) {
   qwen["model_type"] = "qwen2";
   qwen["architectures"] = {"Qwen2ForCausalLM"};
   EXPECT_EQ(errorsOf(qwen, "layer_types", {"full_attention", "full_attention"}), "");
-  EXPECT_THAT(errorsOf(qwen, "layer_types", {"full_attention", "sliding_attention"}),
-              HasSubstr("layer_types is [\"full_attention\",\"sliding_attention\"], qwen2 has only lists of "
-                        "full_attention"));
-  EXPECT_THAT(errorsOf(qwen, "use_sliding_window", true),
-              HasSubstr("use_sliding_window is true, qwen2 has only false"));
+  EXPECT_THAT(errorsOf(qwen, "layer_types", {"full_attention", "chunked_attention"}),
+              HasSubstr("layer_types has no word 'chunked_attention', there are full_attention, sliding_attention"));
+  EXPECT_THAT(errorsOf(qwen, "layer_types", "full_attention"), HasSubstr("wanted a list"));
+  EXPECT_EQ(errorsOf(qwen, "use_sliding_window", true), "");
   Json phi = llama();
   phi["model_type"] = "phi3";
   phi["architectures"] = {"Phi3ForCausalLM"};
@@ -357,17 +359,36 @@ Json smollm3() {
   return config;
 }
 
+Json exported(const Json &config) {
+  Diagnostics diagnostics;
+  Json written = Json::parse(hfConfigText(runOf(config), "float32", diagnostics));
+  EXPECT_EQ(diagnostics.render(), "");
+  return written;
+}
+
+/// Returns the runs of a model's layers: "block 3, plain 1".
+std::string layersOf(const Json &config) {
+  ImportedRun run = runOf(config);
+  EXPECT_EQ(run.diagnostics.render(), "");
+  std::string layers;
+  for (size_t i = 1; i + 1 < run.config.model.runs.size(); ++i)
+    layers +=
+        (i > 1 ? ", " : "") + run.config.model.runs[i].kind + " " + std::to_string(run.config.model.runs[i].count);
+  return layers;
+}
+
 TEST(HfConfig, LayersOfAPattern) {
-  ImportedRun run = runOf(smollm3());
-  ASSERT_TRUE(run.ok()) << run.diagnostics.render();
-  std::vector<std::pair<std::string, int>> runs;
-  for (const SegmentRun &part : run.config.model.runs)
-    runs.emplace_back(part.kind, part.count);
-  EXPECT_EQ(runs, (std::vector<std::pair<std::string, int>>{
-                      {"embed", 1}, {"block", 3}, {"plain", 1}, {"block", 2}, {"head", 1}}));
+  Json listed = smollm3();
+  EXPECT_EQ(layersOf(listed), "block 3, plain 1, block 2");
   EXPECT_EQ(ropeOf(smollm3(), "plain").numbers.at("fraction"), 0);
-  EXPECT_THAT(errorsOf(smollm3(), "no_rope_layers", {1, 0, 1, 0, 1, 0}),
-              HasSubstr("no_rope_layers is [1,0,1,0,1,0], smollm3 has only lists that repeat 1, 1, 1, 0"));
+  listed["no_rope_layers"] = {1, 0, 0, 1, 0, 1};
+  EXPECT_EQ(layersOf(listed), "block 1, plain 2, block 1, plain 1, block 1");
+  EXPECT_EQ(exported(listed)["no_rope_layers"], listed["no_rope_layers"]);
+  listed.erase("no_rope_layers");
+  EXPECT_EQ(layersOf(listed), "block 3, plain 1, block 2");
+  EXPECT_FALSE(exported(listed).contains("no_rope_layers"));
+  EXPECT_THAT(errorsOf(listed, "no_rope_layers", {1, 0}),
+              HasSubstr("no_rope_layers has 2 items, wanted one for each of 6 layers"));
 }
 
 TEST(HfConfig, DeepseekV3HasALatentOfQueriesOrNone) {
@@ -400,12 +421,15 @@ TEST(HfConfig, NamesUnsupportedKeys) {
   mistral["model_type"] = "mistral";
   mistral["architectures"] = {"MistralForCausalLM"};
   EXPECT_THAT(errorsOf(mistral, "attention_bias", true), HasSubstr("attention_bias can only be false here"));
-  EXPECT_THAT(errorsOf(llama(), "model_type", "lama"),
-              AllOf(HasSubstr("no model file is for model_type 'lama', there are deepseek_v3, "
-                              "kimi_k2, gemma, gemma2, gemma3_text, glm, glm4, glm4_moe, gpt2, "
-                              "gpt_neox, gptj, granite, llama, mistral, mixtral, olmo2, olmoe, phi, phi3, "
-                              "qwen2, qwen2_moe, qwen3, qwen3_moe, smollm3, stablelm, starcoder2"),
-                    HasSubstr("did you mean 'llama'?; docs/port_a_model.md shows how")));
+  std::string unknown = errorsOf(llama(), "model_type", "lama");
+  EXPECT_THAT(unknown, AllOf(HasSubstr("no model file is for model_type 'lama', there are "),
+                             HasSubstr("did you mean 'llama'?; docs/port_a_model.md shows how")));
+  for (const auto &file : std::filesystem::directory_iterator(ESPALIER_SOURCE_DIR "/configs/models"))
+    if (std::ifstream in(file.path()); file.is_regular_file())
+      for (std::string line; std::getline(in, line);)
+        if (constexpr std::string_view key = "  model_type: ";
+            line.starts_with(key) && line.find('[') == std::string::npos)
+          EXPECT_THAT(unknown, HasSubstr(line.substr(key.size())));
 }
 
 TEST(HfConfig, RefusesInvalidConfigs) {
@@ -504,8 +528,25 @@ TEST(HfConfig, ExpertsDropNoToken) {
     ASSERT_TRUE(run.ok()) << run.diagnostics.render();
     EXPECT_EQ(run.config.model.dims.at("capacity"), 8);
   }
-  EXPECT_THAT(errorsOf(config, "mlp_only_layers", {1}), HasSubstr("mlp_only_layers is [1], qwen3_moe has only []"));
-  EXPECT_THAT(errorsOf(config, "decoder_sparse_step", 2), HasSubstr("decoder_sparse_step is 2, qwen3_moe has only 1"));
+}
+
+// The layers of mlp_only_layers are dense, and those whose number is no multiple of decoder_sparse_step.
+TEST(HfConfig, ExpertsInSomeLayers) {
+  for (auto [type, arch, dense, experts] : {std::tuple("qwen2_moe", "Qwen2MoeForCausalLM", "block", "experts"),
+                                            std::tuple("qwen3_moe", "Qwen3MoeForCausalLM", "dense", "block")}) {
+    Json config = {{"model_type", type},       {"architectures", {arch}},  {"num_hidden_layers", 5}, {"num_experts", 4},
+                   {"num_experts_per_tok", 2}, {"decoder_sparse_step", 1}, {"mlp_only_layers", {1}}};
+    std::string d(dense), e(experts);
+    EXPECT_EQ(layersOf(config), e + " 1, " + d + " 1, " + e + " 3");
+    config["decoder_sparse_step"] = 2;
+    config["mlp_only_layers"] = {0, 3};
+    EXPECT_EQ(layersOf(config), d + " 1, " + e + " 1, " + d + " 3");
+    EXPECT_EQ(exported(config)["mlp_only_layers"], Json({0, 3}));
+    EXPECT_EQ(exported(config)["decoder_sparse_step"], 2);
+    config["mlp_only_layers"] = nullptr;
+    EXPECT_EQ(layersOf(config), d + " 1, " + e + " 1, " + d + " 1, " + e + " 1, " + d + " 1");
+    EXPECT_THAT(errorsOf(config, "mlp_only_layers", {5}), HasSubstr("mlp_only_layers has the layer 5, wanted 0 to 4"));
+  }
 }
 
 // A user may pass config.json to `compile`; the error gives the right command.

@@ -131,7 +131,7 @@ TEST(HfExperts, WrongSizesOfOtherModelsAreOneError) {
   EXPECT_THAT(faultsOf(gemma, "head_dim", 7),
               HasSubstr("rotary positions turn pairs of a head's values, wanted an even head_dim, got 7|"));
   EXPECT_THAT(faultsOf(gemma, "layer_types", {"sliding_attention"}),
-              HasSubstr(":layer_types has 1 items, wanted one for each of 2 layers (num_hidden_layers)|"));
+              HasSubstr(":layer_types has 1 items, wanted one for each of 2 layers|"));
 }
 
 } // namespace

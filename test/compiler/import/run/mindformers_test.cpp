@@ -228,8 +228,8 @@ TEST_F(MindFormers, PretrainedModelDirGivesTheSizes) {
   run = imported(file, {"train_dataset.data_loader.config.seq_length=16"});
   EXPECT_EQ(run.diagnostics.render(), "");
   EXPECT_EQ(run.config.model.dims.at("seq"), 16);
-  std::ofstream(place / "hf/config.json") << R"({"model_type": "qwen3", "use_sliding_window": true})";
-  EXPECT_THAT(imported(file, {}).diagnostics.render(), HasSubstr("use_sliding_window is true, qwen3 has only false"));
+  std::ofstream(place / "hf/config.json") << R"({"model_type": "qwen3", "rope_interleaved": true})";
+  EXPECT_THAT(imported(file, {}).diagnostics.render(), HasSubstr("rope_interleaved is true, qwen3 has only false"));
 }
 
 } // namespace
