@@ -41,6 +41,7 @@ EvaluatorTable buildTable() {
   addIndexing(table);
   addRandom(table);
   addAttention(table);
+  addRecurrences(table);
   addMixtureOfExperts(table);
   addCollectives(table);
   return table;

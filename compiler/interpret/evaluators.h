@@ -47,6 +47,7 @@ void addArithmetic(EvaluatorTable &table);
 void addIndexing(EvaluatorTable &table);
 void addRandom(EvaluatorTable &table);
 void addAttention(EvaluatorTable &table);
+void addRecurrences(EvaluatorTable &table);
 void addMixtureOfExperts(EvaluatorTable &table);
 void addCollectives(EvaluatorTable &table);
 

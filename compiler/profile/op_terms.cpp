@@ -23,14 +23,16 @@ bool isCollective(Operation *op) {
 bool isProduct(Operation *op) { return isa<model::ContractOp, exec::ProductOp>(op); }
 
 bool isSingle(Operation *op) {
-  return isCollective(op) || isProduct(op) || isa<model::AttentionOp, model::AttentionGradOp>(op);
+  return isCollective(op) || isProduct(op) ||
+         isa<model::AttentionOp, model::AttentionGradOp, model::RecurrenceOp, model::RecurrenceGradOp>(op);
 }
 
 bool movesBytes(Operation *op) {
   if (isSingle(op) || op->getNumResults() == 0 || op->getNumOperands() == 0)
     return false;
   if (auto accumulate = dyn_cast<model::AccumulateOp>(op))
-    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp>(accumulate.getX().getDefiningOp());
+    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp, model::CausalConvGradOp>(
+        accumulate.getX().getDefiningOp());
   return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<RankedTensorType>(type); });
 }
 

@@ -37,4 +37,8 @@ double keysSeen(double queries, double keys, bool isCausal, double window, doubl
 /// module if the op has visible_from, else 0.
 double documentTokensOf(mlir::Operation *attention);
 
+/// Returns the number of positions that a recurrence or its derivative computes together with products of matrices. A
+/// decay per column has no such products of positions, so its chunks are shorter.
+int64_t recurrenceChunk(mlir::Operation *recurrence);
+
 } // namespace espalier::model

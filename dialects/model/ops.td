@@ -508,4 +508,6 @@ def Model_CotangentOp : Op<Model_Dialect, "cotangent", [ShardableOpInterface, Co
   let hasVerifier = 1;
 }
 
+include "dialects/model/recurrence.td"
+
 #endif

@@ -1,0 +1,10 @@
+// RUN: espalier-opt %s | espalier-opt | FileCheck %s
+// The derivative of a recurrence.
+
+// The gradients of q and k are sums over the group.
+// CHECK-LABEL: func.func @grouped(
+// CHECK: model.recurrence_grad %{{.*}} {delta}
+func.func @grouped(%q: tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, %k: tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, %v: tensor<2x5x2x3x6xf32, #model.dims<batch, seq, heads, group, value>>, %d: tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>, %b: tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>, %g: tensor<2x5x2x3x6xf32, #model.dims<batch, seq, heads, group, value>>) -> (tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x3x6xf32, #model.dims<batch, seq, heads, group, value>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>) {
+  %y:5 = model.recurrence_grad %q, %k, %v, %d, %b, %g {delta} : (tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x3x6xf32, #model.dims<batch, seq, heads, group, value>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>, tensor<2x5x2x3x6xf32, #model.dims<batch, seq, heads, group, value>>) -> (tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x3x6xf32, #model.dims<batch, seq, heads, group, value>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>)
+  return %y#0, %y#1, %y#2, %y#3, %y#4 : tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x4xf32, #model.dims<batch, seq, heads, key>>, tensor<2x5x2x3x6xf32, #model.dims<batch, seq, heads, group, value>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>, tensor<2x5x2x3xf32, #model.dims<batch, seq, heads, group>>
+}
