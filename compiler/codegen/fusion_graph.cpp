@@ -33,7 +33,7 @@ bool isAccumulatedByProducer(Operation *op) {
     return product.getEpilogue() == "bias_gradient";
   if (isa<model::ContractOp>(producer))
     return storesAs(producer, cast<RankedTensorType>(accumulate.getType()).getElementType());
-  return isa<model::EmbedGradOp>(producer) || reducesLeading(producer);
+  return isa<model::EmbedGradOp, model::CausalConvGradOp>(producer) || reducesLeading(producer);
 }
 
 bool isNumberOp(Operation *op) { return isa<model::ConstantOp, model::ScalarOp>(op); }

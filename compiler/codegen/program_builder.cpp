@@ -476,6 +476,8 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
       .Case<model::RouteOp>([&](auto) { return lowerRoute(op); })
       .Case<model::DispatchOp, model::CombineOp>([&](auto) { return lowerMoves(op); })
+      .Case<model::RecurrenceOp, model::RecurrenceGradOp, model::CausalConvOp, model::CausalConvGradOp>(
+          [&](auto) { return lowerState(op); })
       .Case<dist::AllReduceOp>([&](auto) { return lowerAllReduce(op); })
       .Case<dist::AllGatherOp>([&](auto) { return lowerAllGather(op); })
       .Case<dist::ReduceScatterOp>([&](auto) { return lowerReduceScatter(op); })

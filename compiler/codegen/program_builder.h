@@ -119,6 +119,7 @@ private:
   mlir::LogicalResult lowerSquaredNorm(mlir::Operation *op);
   mlir::LogicalResult lowerRoute(mlir::Operation *op);
   mlir::LogicalResult lowerMoves(mlir::Operation *op);
+  mlir::LogicalResult lowerState(mlir::Operation *op);
   void updateScalars(double maxGradNorm, bool limitsNorm);
   void copy(exec::BufferAttr from, exec::BufferAttr to, mlir::Type element, llvm::ArrayRef<int64_t> sizes);
   /// Transposes [a, b, bytes] to [b, a, bytes].

@@ -49,6 +49,13 @@ const std::vector<Case> cases = {
     {Call::ROUTE, {2, 3, 4, 2, 2}},
     {Call::DISPATCH, {2, 3, 4, 5, 6, 2, 0}},
     {Call::COMBINE, {2, 3, 4, 5, 6, 2, 1}},
+    {Call::RECURRENCE, {2, 3, 2, 3, 4, 5, 16, 0, 1}},
+    {Call::RECURRENCE, {2, 3, 2, 3, 4, 5, 16, 1, 0}},
+    {Call::RECURRENCE_GRADIENT, {2, 3, 2, 3, 4, 5, 16, 0, 1}},
+    {Call::RECURRENCE_GRADIENT, {2, 3, 2, 3, 4, 5, 16, 1, 1}},
+    {Call::CAUSAL_CONV, {2, 3, 5, 4}},
+    {Call::CAUSAL_CONV, {2, 3, 5, 4, 1}},
+    {Call::CAUSAL_CONV_GRADIENT, {2, 3, 5, 4}},
 };
 
 Call callOf(const Case &c) {

@@ -206,6 +206,44 @@ const CallCase calls[] = {
      [](Toy &toy) {
        return toy.call(pb::LibraryCall::CONCAT, {toy("bsnd"), toy("bsnu"), toy("bsny")}, {24, 2, 5, 10, 15, 1});
      }},
+    {"Recurrence", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::RECURRENCE,
+                       {toy("bsnd"), toy("bsnd"), toy("bsnw"), toy("bsn"), toy("bsn"), toy("bsnw")},
+                       {4, 6, 2, 1, 5, 10, 64, 0, 1});
+     }},
+    {"RecurrenceOfAShardOfColumns", "whose value_dim must not be split",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::RECURRENCE,
+                       {toy("bsnd"), toy("bsnd"), toy("bsnu"), toy("bsn"), toy("bsn"), toy("bsnu")},
+                       {4, 6, 2, 1, 5, 10, 64, 0, 1});
+     }},
+    {"RecurrenceWithColumnsAsHeads", "has sizes 4 6 2 1 10 5 64 0 1, its dims give 4 6 2 1 5 10 64 0 1",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::RECURRENCE,
+                       {toy("bsnd"), toy("bsnd"), toy("bsnw"), toy("bsn"), toy("bsn"), toy("bsnw")},
+                       {4, 6, 2, 1, 10, 5, 64, 0, 1});
+     }},
+    {"RecurrenceGradient", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::RECURRENCE_GRADIENT,
+                       {toy("bsnd"), toy("bsnd"), toy("bsnw"), toy("bsnd"), toy("bsn"), toy("bsnw"), toy("bsnd"),
+                        toy("bsnd"), toy("bsnw"), toy("bsnd"), toy("bsn")},
+                       {4, 6, 2, 1, 5, 10, 16, 1, 0});
+     }},
+    {"CausalConv", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::CAUSAL_CONV, {toy("bsnd"), toy("ndc"), toy("bsnd")}, {4, 6, 10, 3});
+     }},
+    {"CausalConvOfAShardOfTheSequence", "whose seq must not be split",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::CAUSAL_CONV, {toy("bqnd"), toy("ndc"), toy("bqnd")}, {4, 3, 10, 3});
+     }},
+    {"CausalConvGradient", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::CAUSAL_CONV_GRADIENT, {toy("bsnd"), toy("bsnd"), toy("ndc", DP)},
+                       {4, 6, 10, 3});
+     }},
     {"SumOfColumns", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::COLUMNS, {toy("bsny"), toy("bsw")}, {24, 2, 15, 10, 5, 0}); }},
     {"SumOfColumnsByHead", "has sizes 24 2 15 10 5 1, its dims give 24 2 15 10 5 0",

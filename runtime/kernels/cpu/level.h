@@ -129,6 +129,41 @@ struct RopeTask {
   float *scratch; ///< headDim floats
 };
 
+/// A recurrence of functions.def. `groups` have q and k of their own, and `group` heads each.
+struct RecurrenceShape {
+  int64_t batch, sequence, groups, group, keyDim, valueDim, chunk;
+  bool byColumn, delta;
+  Storage storage;
+};
+
+/// The largest number of positions in a chunk of a recurrence.
+inline constexpr int64_t kLongestChunk = 128;
+
+/// One head of one sample of a recurrence. If `dout` is not null, its derivative for all heads of the head's group.
+struct RecurrenceTask {
+  const RecurrenceShape *shape;
+  const void *q, *k, *v;
+  const float *decay, *beta;
+  const int32_t *visibleFrom; ///< [sequence], of the sample; null: none
+  int64_t sample, head;       ///< `head` counts the heads of all groups
+  void *scratch;
+  void *out = nullptr; ///< only of a recurrence
+  const void *dout = nullptr;
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;
+  float *ddecay = nullptr, *dbeta = nullptr;
+};
+
+/// The channels [first, first + count) of a causal convolution of functions.def. `scratch` has (taps + 1) * count
+/// floats, each row rounded up to a whole vector.
+struct ConvTask {
+  Storage from, to; ///< of x, and of y or dy
+  int64_t batch, sequence, channels, taps;
+  int64_t first = 0, count = 0;
+  const int32_t *visibleFrom = nullptr; ///< [batch, sequence]; null: none
+  const void *x = nullptr;
+  float *scratch = nullptr;
+};
+
 /// The functions of one level.
 struct Loops {
   const char *name;
@@ -150,6 +185,12 @@ struct Loops {
   void (*addScaled)(const void *from, Storage fromStorage, float factor, float *to, int64_t elements);
   double (*squaredSum)(const float *x, int64_t elements);
   void (*rope)(const RopeTask &task);
+  size_t (*recurrenceScratchBytes)(const RecurrenceShape &shape, bool isBackward);
+  void (*recurrence)(const RecurrenceTask &task);
+  /// Computes y for all samples, or the transposed convolution; `weight` is [channels, taps].
+  void (*causalConv)(const ConvTask &task, const void *weight, Storage ofWeight, bool isTransposed, void *y);
+  /// Overwrites or adds to the gradient of the weight, `gradient` [channels, taps].
+  void (*causalConvGradient)(const ConvTask &task, const void *dy, void *gradient, Storage ofGradient, bool adds);
 };
 
 /// Returns the fastest level that this machine supports.

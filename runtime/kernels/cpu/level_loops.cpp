@@ -23,6 +23,10 @@ const Loops loops = {
     .addScaled = addScaled,
     .squaredSum = squaredSum,
     .rope = rope,
+    .recurrenceScratchBytes = recurrenceScratchBytes,
+    .recurrence = recurrence,
+    .causalConv = causalConv,
+    .causalConvGradient = causalConvGradient,
 };
 
 } // namespace espalier::rt::cpu::ESPALIER_LEVEL

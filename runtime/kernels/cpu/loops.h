@@ -19,5 +19,9 @@ void add(const void *from, Storage fromStorage, float *to, int64_t elements);
 void addScaled(const void *from, Storage fromStorage, float factor, float *to, int64_t elements);
 double squaredSum(const float *x, int64_t elements);
 void rope(const RopeTask &task);
+size_t recurrenceScratchBytes(const RecurrenceShape &shape, bool isBackward);
+void recurrence(const RecurrenceTask &task);
+void causalConv(const ConvTask &task, const void *weight, Storage ofWeight, bool isTransposed, void *y);
+void causalConvGradient(const ConvTask &task, const void *dy, void *gradient, Storage ofGradient, bool adds);
 
 } // namespace espalier::rt::cpu::ESPALIER_LEVEL
