@@ -110,7 +110,7 @@ void tryProfiledPins(mlir::MLIRContext &context, const RunConfig &run, planner::
   planner::visitFields([&](const char *, const char *name, auto pin, auto field) {
     if constexpr (!std::is_null_pointer_v<decltype(field)>) {
       bool isProfiled = run.pins.profiled().*pin && *(run.pins.*pin) != planner::ParallelConfig().*field;
-      bool isUnsplit = name == std::string_view("cp") && run.pins.cp == 1 && run.model.splitsSequences();
+      bool isUnsplit = name == std::string_view("cp") && run.pins.cp == 1 && run.model.splitsSequence();
       if (!isProfiled && !isUnsplit)
         return;
       RunConfig freed = run;

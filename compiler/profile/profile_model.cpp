@@ -325,7 +325,7 @@ private:
     add(*sharded);
     if (layout.ep > 1 && !addWholeExperts(where, point, terms))
       return std::nullopt;
-    if (run.pins.cp != 1 && run.model.splitsSequences() && !addContextPatterns(where, layout, terms))
+    if (run.pins.cp != 1 && run.model.splitsSequence() && !addContextPatterns(where, layout, terms))
       return std::nullopt;
     return terms;
   }

@@ -124,6 +124,10 @@ INSTANTIATE_TEST_SUITE_P(OptionPlans, CompiledPlans, testing::ValuesIn(rowsOf(op
 INSTANTIATE_TEST_SUITE_P(OptionPlans, InterpretedPlans, testing::ValuesIn(rowsOf(optionModels(), optionSplits(), 2)),
                          nameOf);
 
+INSTANTIATE_TEST_SUITE_P(StatePlans, CompiledPlans, testing::ValuesIn(rowsOf(stateModels(), stateSplits())), nameOf);
+INSTANTIATE_TEST_SUITE_P(StatePlans, InterpretedPlans, testing::ValuesIn(rowsOf(stateModels(), stateSplits(), 2)),
+                         nameOf);
+
 INSTANTIATE_TEST_SUITE_P(SharePlans, CompiledPlans, testing::ValuesIn(rowsOf(splitModels(), shareSplits())), nameOf);
 INSTANTIATE_TEST_SUITE_P(SharePlans, InterpretedPlans, testing::ValuesIn(rowsOf(splitModels(), shareSplits(), 2)),
                          nameOf);

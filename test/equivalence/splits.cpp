@@ -438,6 +438,37 @@ const std::vector<SplitCase> &optionSplits() {
   return cases;
 }
 
+const std::vector<Model> &stateModels() {
+  static const std::vector<Model> list = {
+      {"mamba2", "mamba2", {}},
+      {"qwen3_next", "qwen3_next", {}},
+      {"mamba2_documents", "mamba2", documentSets()},
+      {"qwen3_next_documents", "qwen3_next", documentSets()},
+  };
+  return list;
+}
+
+const std::vector<SplitCase> &stateSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "accumulate2_full", .microBatches = 2, .recompute = full},
+      {.name = "selective", .recompute = selective},
+      {.name = "dp2_zero1", .dp = 2, .zero = 1},
+      {.name = "tp2", .tp = 2},
+      {.name = "tp2_sp_full", .tp = 2, .microBatches = 2, .sequenceParallel = true, .recompute = full},
+      {.name = "pp2", .pp = 2, .microBatches = 4},
+      {.name = "dp2_zero2", .dp = 2, .microBatches = 2, .zero = 2},
+      {.name = "dp2_tp2_pp2_zero3_sp_selective",
+       .dp = 2,
+       .tp = 2,
+       .pp = 2,
+       .microBatches = 4,
+       .zero = 3,
+       .sequenceParallel = true,
+       .recompute = selective},
+  };
+  return cases;
+}
+
 const std::vector<Model> &optimizerModels() {
   static const std::vector<Model> list = {
       {"llama_sgd", "llama", {"optimizer.type=SGD", "optimizer.momentum=0.9", "lr_schedule.learning_rate=0.1"}},

@@ -61,6 +61,11 @@ const std::vector<Model> &optionModels();
 /// The splits of optionModels(): one of each axis, and several together.
 const std::vector<SplitCase> &optionSplits();
 
+/// Models whose layers have a state: recurrences and causal convolutions.
+const std::vector<Model> &stateModels();
+/// The splits of stateModels(), which do not split sequences.
+const std::vector<SplitCase> &stateSplits();
+
 /// Splits of a mixture of experts.
 const std::vector<SplitCase> &expertSplits();
 

@@ -258,6 +258,16 @@ FAMILIES = {
                                moe_intermediate_size=12, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
                                decoder_sparse_step=2, mlp_only_layers=[3], router_aux_loss_coef=0.0),
     "hunyuan_v1_dense": family("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", head_dim=6),
+    # Layers with a state: heads that share keys in groups, and norms of each group.
+    "mamba2": {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+               "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "n_groups": 2, "state_size": 10,
+               "conv_kernel": 3, "chunk_size": 4, "use_bias": True, "max_position_embeddings": 8},
+    # Three gated delta nets, then attention with a gate.
+    "qwen3_next": family("qwen3_next", "Qwen3NextForCausalLM", intermediate_size=28, moe_intermediate_size=12,
+                         shared_expert_intermediate_size=20, num_hidden_layers=4, head_dim=8, num_experts=4,
+                         num_experts_per_tok=2, norm_topk_prob=True, router_aux_loss_coef=0.0,
+                         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
+                         linear_value_head_dim=10, linear_conv_kernel_dim=4, pad_token_id="default"),
     # Sinks, biases of experts, and bounds that the gates of experts reach.
     "gpt_oss": family("gpt_oss", "GptOssForCausalLM", intermediate_size=12, num_hidden_layers=4, head_dim=8,
                       num_local_experts=4, num_experts_per_tok=2, sliding_window=3, swiglu_limit=0.5,
@@ -289,13 +299,17 @@ VARIANTS = {
 
 @contextlib.contextmanager
 def in_float64():
-    """Makes `Tensor.float` keep float64. Gemma's norms call it, and their rounding would add up over the layers."""
-    to_float32 = torch.Tensor.float
+    """Makes conversions to float32 keep float64. Norms and recurrences have them, and their rounding would add up over
+    the layers."""
+    to_float32, to = torch.Tensor.float, torch.Tensor.to
+    exact = lambda value: torch.float64 if value is torch.float32 else value
     torch.Tensor.float = torch.Tensor.double
+    torch.Tensor.to = lambda self, *args, **named: to(self, *map(exact, args),
+                                                      **{key: exact(value) for key, value in named.items()})
     try:
         yield
     finally:
-        torch.Tensor.float = to_float32
+        torch.Tensor.float, torch.Tensor.to = to_float32, to
 
 
 def use_eager_experts(model):

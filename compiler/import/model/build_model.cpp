@@ -5,6 +5,7 @@
 #include "compiler/import/model/build_activations.h"
 #include "compiler/import/model/build_norms.h"
 #include "compiler/import/model/build_routing.h"
+#include "compiler/import/model/build_states.h"
 #include "compiler/import/model/rotary_form.h"
 #include "dialects/attributes.h"
 #include "format/counters.h"
@@ -65,6 +66,9 @@ private:
   /// Creates an op of attention with the attributes of the description.
   template <typename Op> Op attend(const OpDescription &op, TypeRange types, ValueRange in, double scale);
   FailureOr<Value> attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale);
+  FailureOr<Value> l2Norm(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> decay(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> state(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
@@ -333,6 +337,24 @@ FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<V
   return binary<model::MulOp>(attend.getOut(), share, compute());
 }
 
+FailureOr<Value> SegmentBuilder::l2Norm(const OpDescription &op, ArrayRef<Value> in) {
+  return espalier::l2Norm(*this, op, in[0], compute());
+}
+
+// The decays of a recurrence, and its step sizes.
+FailureOr<Value> SegmentBuilder::decay(const OpDescription &op, ArrayRef<Value> in) {
+  Value step = softplus(*this, binary<model::AddOp>(in[0], in[2]));
+  values[op.outputs[1]] = step;
+  return unary<model::NegOp>(binary<model::MulOp>(step, unary<model::ExpOp>(in[1])));
+}
+
+FailureOr<Value> SegmentBuilder::state(const OpDescription &op, ArrayRef<Value> in) {
+  if (phase)
+    return emitError(loc) << op.kind
+                          << " has no cache for generation yet: run_mode predict needs layers without a state";
+  return op.kind == "recurrence" ? recurrence(*this, op, in) : causalConv(*this, in, compute());
+}
+
 FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value> in) {
   double rate = phase ? 0 : number(op, "rate");
   int64_t id = nextRandomId++;
@@ -429,6 +451,10 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"activation", &SegmentBuilder::activation},
                                                                     {"rope", &SegmentBuilder::rope},
                                                                     {"attention", &SegmentBuilder::attention},
+                                                                    {"l2_norm", &SegmentBuilder::l2Norm},
+                                                                    {"causal_conv", &SegmentBuilder::state},
+                                                                    {"decay", &SegmentBuilder::decay},
+                                                                    {"recurrence", &SegmentBuilder::state},
                                                                     {"dropout", &SegmentBuilder::dropout},
                                                                     {"cross_entropy", &SegmentBuilder::crossEntropy},
                                                                     {"route", &SegmentBuilder::route},

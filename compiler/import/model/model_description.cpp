@@ -6,12 +6,21 @@
 
 namespace espalier {
 
+bool hasState(const OpDescription &op) { return op.kind == "recurrence" || op.kind == "causal_conv"; }
+
 const SegmentDescription &ModelDescription::segment(const std::string &kind) const {
   for (const SegmentDescription &candidate : segments)
     if (candidate.kind == kind)
       return candidate;
   assert(false && "runs name only segments of the model; the loader checks it");
   return segments.front();
+}
+
+bool ModelDescription::splitsSequence() const {
+  bool isDropless = !hasExperts() || dims.at("capacity") == dims.at("seq");
+  return isDropless && std::ranges::none_of(segments, [](const SegmentDescription &segment) {
+    return std::ranges::any_of(segment.ops, [](const OpDescription &op) { return hasState(op); });
+  });
 }
 
 int ModelDescription::layerCount() const {
@@ -24,7 +33,7 @@ int ModelDescription::layerCount() const {
 std::vector<std::string> ModelDescription::tensorParallelDims() const {
   std::vector<std::string> split;
   for (const auto &[dim, size] : dims)
-    if (dim == "heads" || dim == "kv_heads" || dim.starts_with("ffn"))
+    if (dim == "heads" || dim == "kv_heads" || dim == "state_heads" || dim.starts_with("ffn"))
       split.push_back(dim);
   return split;
 }

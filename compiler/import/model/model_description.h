@@ -67,6 +67,9 @@ struct OpDescription {
   std::string maxima; ///< of attention: the counter of the largest scores of each key-value head; empty: none
 };
 
+/// Returns whether the op keeps a state from one position to the next: a recurrence or a causal convolution.
+bool hasState(const OpDescription &op);
+
 /// One segment kind, such as "embed", "block" or "head": a function over (stream, inputs, parameters).
 struct SegmentDescription {
   std::string kind;
@@ -94,14 +97,15 @@ struct ModelDescription {
 
   /// Returns whether the model is a mixture of experts, which has the dimension `expert`.
   bool hasExperts() const { return dims.count("expert") > 0; }
-  /// Returns whether cp can split the sequences: each token has a slot in each of its experts, or there are none.
-  bool splitsSequences() const { return !hasExperts() || dims.at("capacity") == dims.at("seq"); }
+  /// Returns whether context ranks can split sequences. The tokens of a sequence compete for the slots of experts, unless
+  /// there is a slot for each, and a recurrence or a convolution reads the positions of a sequence in turn.
+  bool splitsSequence() const;
   /// Returns the segment of this kind, which must exist.
   const SegmentDescription &segment(const std::string &kind) const;
   /// Returns the number of layers between the first segment (embed) and the last (head).
   int layerCount() const;
-  /// Returns the dimensions that tp shards and that must be divisible by tp: heads, kv_heads, and those whose name
-  /// begins with ffn. The vocabulary is padded instead.
+  /// Returns the dimensions that tp shards and that must be divisible by tp: heads, kv_heads, state_heads, and those
+  /// whose name begins with ffn. The vocabulary is padded instead.
   std::vector<std::string> tensorParallelDims() const;
   /// Returns whether a parameter of experts has the dimension.
   bool isOfExperts(const std::string &dim) const;

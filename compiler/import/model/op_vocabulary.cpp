@@ -41,6 +41,8 @@ constexpr OpAttribute by[] = {{"by"}};
 constexpr OpAttribute attention[] = {
     {"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}, option("window", 0), option("soft_cap", 0)};
 constexpr OpAttribute cap[] = {{"cap"}};
+constexpr OpAttribute state[] = {option("delta", 0)};
+constexpr OpAttribute squares[] = {{"epsilon"}, option("dims", 1)};
 constexpr OpAttribute dim[] = {{"dim", /*isString=*/true}};
 
 constexpr OpSignature vocabulary[] = {
@@ -67,6 +69,10 @@ constexpr OpSignature vocabulary[] = {
     {"balance_loss", 3, 3, balanceLoss},
     {"balance_bias", 2, 2, {}},
     {"z_loss", 2, 2, factor},
+    {"l2_norm", 1, 1, squares},
+    {"causal_conv", 2, 3, {}},
+    {"decay", 3, 3, {}, 2},
+    {"recurrence", 5, 6, state},
     {"dispatch", 3, 3, {}},
     {"grouped_linear", 2, 3, {}},
     {"combine", 3, 4, {}},

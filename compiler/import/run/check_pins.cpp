@@ -20,8 +20,8 @@ constexpr int64_t mostSamples = 10000000;
 class PinChecker {
 public:
   explicit PinChecker(const RunReader &reader) : reader(reader), pins(reader.config().pins), config(reader.config()) {
-    if (!config.model.splitsSequences() && !pins.cp)
-      pins.cp = 1;                  // with a capacity, the tokens of a sequence compete for slots
+    if (!config.model.splitsSequence() && !pins.cp)
+      pins.cp = 1;
     if (!config.model.hasExperts()) // the file may ask for an ep axis, which a dense model has not
       pins.ep = std::max<int>(pins.ep.value_or(1),
                               static_cast<int>(std::clamp<int64_t>(

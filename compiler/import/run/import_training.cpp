@@ -191,14 +191,16 @@ void limitAttention(const RunReader &reader, const std::string &key, ModelDescri
   bool isFound = model.segments.empty(); // the model has errors
   for (SegmentDescription &segment : model.segments)
     for (OpDescription &op : segment.ops) {
-      if (op.kind != "attention")
+      if (hasState(op))
+        op.inputs.push_back("visible_from");
+      if (op.kind != "attention" && !hasState(op))
         continue;
       isFound = true;
       if (auto causal = op.numbers.find("causal"); causal != op.numbers.end() && causal->second == 0)
         return reader.error(key, fmt::format("attention that ends with a document is causal; the attention of segment "
                                              "{} is not: leave {} out",
                                              segment.kind, key));
-      if (op.inputs.back() != "visible_from")
+      if (op.kind == "attention" && op.inputs.back() != "visible_from")
         op.inputs.emplace_back("visible_from");
     }
   if (!isFound)

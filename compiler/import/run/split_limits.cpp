@@ -14,7 +14,7 @@ std::vector<planner::Divisibility> splitLimits(const ModelDescription &model, bo
   if (!limits.empty())
     limits.push_back({"hidden", size("hidden"), Axis::Tp});
   if (int64_t sequence = size("seq"); sequence > 0) {
-    if (model.splitsSequences()) // with a capacity, the tokens of a sequence compete for slots
+    if (model.splitsSequence())
       limits.push_back({"seq", sequence, Axis::Cp});
     limits.push_back({"seq", sequence, Axis::Tp, 1, /*onlySequenceParallel=*/true});
   }
