@@ -254,12 +254,14 @@ FunctionSignature RowParser::function(int number) {
       row.floats = numbers();
     else if (acceptWord("whole"))
       row.whole = words();
+    else if (acceptWord("slots"))
+      row.slots = words();
     else if (acceptWord("flags"))
       row.flags = words();
     else if (acceptWord("scalars"))
       scalars(row);
     else
-      fail("needs a clause sizes, floats, whole, flags or scalars");
+      fail("needs a clause sizes, floats, whole, slots, flags or scalars");
   }
   known = &row;
   for (OperandSignature &operand : row.operands) {
@@ -271,9 +273,12 @@ FunctionSignature RowParser::function(int number) {
     if (!operand.over.empty() && !row.findOperand(operand.over))
       fail(operand.over + " is no operand");
   }
-  for (const std::string &size : row.whole)
-    if (!knowsSize(size))
-      fail(size + " is no size");
+  for (const auto &list : {row.whole, row.slots})
+    for (const std::string &size : list)
+      if (!knowsSize(size))
+        fail(size + " is no size");
+  if (!row.slots.empty() && row.slots.size() != 2)
+    fail("slots takes two sizes");
   if (row.space.empty() != row.scalars.empty() || (!row.space.empty() && !row.findOperand(row.space)))
     fail("scalars need 'of' and an operand");
   return row;

@@ -71,6 +71,7 @@ struct FunctionSignature : Signature {
   int number = 0;
   std::vector<NumberSignature> sizes, floats;
   std::vector<std::string> whole; ///< sizes of dimensions that are not split
+  std::vector<std::string> slots; ///< empty, or the sizes of tokens and of slots, see functions.def
   std::vector<std::string> flags; ///< fields of LibraryCall
 
   std::optional<size_t> findSize(std::string_view name) const;

@@ -102,6 +102,29 @@ std::string DimBinding::faultOfWhole() const {
   return "";
 }
 
+bool DimBinding::isSplit(const std::string &name) const {
+  auto meaning = meanings.find(name);
+  return meaning != meanings.end() &&
+         std::ranges::any_of(meaning->second.dims, [](const Dim &dim) { return dim.split; });
+}
+
+std::string DimBinding::faultOfSlots(const std::vector<int64_t> &sizes) const {
+  if (function.slots.empty())
+    return "";
+  const std::string &tokens = function.slots[0], &slots = function.slots[1];
+  if (!isSplit(tokens) && !isSplit(slots))
+    return "";
+  auto ofTokens = meanings.find(tokens), ofSlots = meanings.find(slots);
+  auto splitOf = [](const Meaning &meaning) { return meaning.dims.front().split; };
+  int64_t count = sizes[*function.findSize(tokens)], room = sizes[*function.findSize(slots)];
+  bool areAlike = ofSlots == meanings.end() ||
+                  (ofTokens != meanings.end() && splitOf(ofSlots->second) == splitOf(ofTokens->second));
+  if (count == room && areAlike)
+    return "";
+  return fmt::format("{} must not be split: {} tokens of a rank have {} slots{}", tokens, count, room,
+                     areAlike ? "" : ", which are split otherwise");
+}
+
 std::optional<int64_t> DimBinding::sizeOf(const std::string &name, bool inBytes) const {
   if (auto flag = flags.find(name); flag != flags.end())
     return flag->second;

@@ -28,6 +28,11 @@ public:
   /// Returns the elements of a dim, or the value of a flag. Returns bytes if an operand of type b has the dim and
   /// `inBytes` is set. Returns nothing for a dim that no operand has.
   std::optional<int64_t> sizeOf(const std::string &name, bool inBytes) const;
+  /// Returns whether a size is that of a dimension that is split over ranks.
+  bool isSplit(const std::string &name) const;
+  /// Checks the row's `slots` against the sizes of a call, in the order of the row. Returns an error or an empty
+  /// string.
+  std::string faultOfSlots(const std::vector<int64_t> &sizes) const;
 
 private:
   /// The dimensions that a dim is bound to, and the operand that bound it.

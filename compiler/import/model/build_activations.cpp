@@ -6,7 +6,8 @@ using namespace mlir;
 
 namespace espalier {
 
-FailureOr<Value> activation(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+FailureOr<Value> activation(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in, Type element) {
+  Value x = in[0];
   const std::string &kind = op.strings.at("kind");
   auto times = [&](Value a, double factor) { return p.binary<model::MulOp>(a, p.constant(factor)); };
   double alpha = number(op, "alpha");
@@ -34,15 +35,16 @@ FailureOr<Value> activation(PrimitiveBuilder &p, const OpDescription &op, Value 
                           << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, relu2, sigmoid";
 }
 
-Value softCap(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+FailureOr<Value> softCap(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in, Type element) {
   double cap = number(op, "cap");
   if (cap <= 0)
-    return x;
-  Value part = p.unary<model::TanhOp>(p.binary<model::MulOp>(x, p.constant(1 / cap)));
+    return in[0];
+  Value part = p.unary<model::TanhOp>(p.binary<model::MulOp>(in[0], p.constant(1 / cap)));
   return p.binary<model::MulOp>(part, p.constant(cap), element);
 }
 
-Value clamp(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+FailureOr<Value> clamp(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in, Type element) {
+  Value x = in[0];
   auto bound = [&](double value, bool isAbove) {
     Value limit = p.constant(value);
     Value room = isAbove ? p.binary<model::SubOp>(limit, x) : p.binary<model::SubOp>(x, limit);
@@ -52,6 +54,10 @@ Value clamp(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element)
   if (double least = number(op, "least"); std::isfinite(least))
     bound(least, /*isAbove=*/false);
   return x;
+}
+
+FailureOr<Value> shift(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in, Type element) {
+  return p.binary<model::AddOp>(in[0], p.constant(number(op, "by")), element);
 }
 
 } // namespace espalier

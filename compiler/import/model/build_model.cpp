@@ -52,15 +52,8 @@ private:
   FailureOr<Value> add(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> shift(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> clamp(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> layerNorm(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> rmsNorm(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> plainNorm(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> softCap(const OpDescription &op, ArrayRef<Value> in);
-  FailureOr<Value> activation(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
   /// Creates an op of attention with the attributes of the description.
@@ -192,10 +185,6 @@ FailureOr<Value> SegmentBuilder::scale(const OpDescription &op, ArrayRef<Value> 
   return factor == 1 ? in[0] : binary<model::MulOp>(in[0], constant(factor), compute());
 }
 
-FailureOr<Value> SegmentBuilder::shift(const OpDescription &op, ArrayRef<Value> in) {
-  return binary<model::AddOp>(in[0], constant(number(op, "by")), compute());
-}
-
 // y = x W + b, contracted over the dimensions that x and W have in common. grouped_linear has one product per expert.
 FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value> in) {
   bool perExpert = op.kind == "grouped_linear";
@@ -220,30 +209,6 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
   if (!model.dims.contains(dim))
     return emitError(loc) << "concat needs a dim of the model for its result, got '" << dim << "'";
   return Value(b.create<model::ConcatOp>(loc, withLast(in[0], b.getStringAttr(dim), dimSize(dim)), in[0], in[1]));
-}
-
-FailureOr<Value> SegmentBuilder::layerNorm(const OpDescription &op, ArrayRef<Value> in) {
-  return espalier::layerNorm(*this, op, in, compute());
-}
-
-FailureOr<Value> SegmentBuilder::rmsNorm(const OpDescription &op, ArrayRef<Value> in) {
-  return espalier::rmsNorm(*this, op, in, compute());
-}
-
-FailureOr<Value> SegmentBuilder::plainNorm(const OpDescription &op, ArrayRef<Value> in) {
-  return espalier::plainNorm(*this, op, in[0], compute());
-}
-
-FailureOr<Value> SegmentBuilder::softCap(const OpDescription &op, ArrayRef<Value> in) {
-  return espalier::softCap(*this, op, in[0], compute());
-}
-
-FailureOr<Value> SegmentBuilder::activation(const OpDescription &op, ArrayRef<Value> in) {
-  return espalier::activation(*this, op, in[0], compute());
-}
-
-FailureOr<Value> SegmentBuilder::clamp(const OpDescription &op, ArrayRef<Value> in) {
-  return espalier::clamp(*this, op, in[0], compute());
 }
 
 FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
@@ -434,21 +399,21 @@ FailureOr<Value> SegmentBuilder::combine(const OpDescription &, ArrayRef<Value> 
   return Value(b.create<model::CombineOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value()));
 }
 
+/// Returns the builders of ops that are made of primitives and need nothing of the segment.
+const std::map<std::string, ComposedOp> &composedOps() {
+  static const std::map<std::string, ComposedOp> builders = {
+      {"shift", shift},          {"clamp", clamp},      {"soft_cap", softCap},           {"activation", activation},
+      {"layer_norm", layerNorm}, {"rms_norm", rmsNorm}, {"plain_layer_norm", plainNorm}, {"plain_rms_norm", plainNorm}};
+  return builders;
+}
+
 const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::opBuilders() {
   static const std::map<std::string, OpBuilderFunction> builders = {{"embed", &SegmentBuilder::embed},
                                                                     {"add", &SegmentBuilder::add},
                                                                     {"mul", &SegmentBuilder::mul},
                                                                     {"scale", &SegmentBuilder::scale},
-                                                                    {"shift", &SegmentBuilder::shift},
-                                                                    {"clamp", &SegmentBuilder::clamp},
                                                                     {"linear", &SegmentBuilder::linear},
                                                                     {"concat", &SegmentBuilder::concat},
-                                                                    {"layer_norm", &SegmentBuilder::layerNorm},
-                                                                    {"rms_norm", &SegmentBuilder::rmsNorm},
-                                                                    {"soft_cap", &SegmentBuilder::softCap},
-                                                                    {"plain_layer_norm", &SegmentBuilder::plainNorm},
-                                                                    {"plain_rms_norm", &SegmentBuilder::plainNorm},
-                                                                    {"activation", &SegmentBuilder::activation},
                                                                     {"rope", &SegmentBuilder::rope},
                                                                     {"attention", &SegmentBuilder::attention},
                                                                     {"l2_norm", &SegmentBuilder::l2Norm},
@@ -566,12 +531,14 @@ LogicalResult SegmentBuilder::build(const SegmentDescription &segment, ModuleOp 
       continue;
     loc = location(op.location);
     auto found = opBuilders().find(op.kind);
-    if (found == opBuilders().end())
+    auto composed = composedOps().find(op.kind);
+    if (found == opBuilders().end() && composed == composedOps().end())
       return emitError(loc) << "unknown op '" << op.kind << "'";
     FailureOr<SmallVector<Value>> in = operandsOf(op);
     if (failed(in))
       return failure();
-    FailureOr<Value> result = (this->*found->second)(op, *in);
+    FailureOr<Value> result =
+        found == opBuilders().end() ? composed->second(*this, op, *in, compute()) : (this->*found->second)(op, *in);
     if (failed(result))
       return failure();
     values[op.outputs.front()] = *result;

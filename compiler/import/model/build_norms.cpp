@@ -61,7 +61,8 @@ FailureOr<Value> rmsNorm(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<
   return p.binary<model::MulOp>(normal, scaleOf(p, op, in[1]), element);
 }
 
-Value plainNorm(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
+FailureOr<Value> plainNorm(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in, Type element) {
+  Value x = in[0];
   Value inverse = inverseOf(p, x, 1);
   return scaled(p, op, op.kind == "plain_layer_norm" ? centered(p, x, inverse, 1) : x, inverse, 1, element);
 }

@@ -14,7 +14,8 @@ mlir::FailureOr<mlir::Value> layerNorm(PrimitiveBuilder &p, const OpDescription 
 mlir::FailureOr<mlir::Value> rmsNorm(PrimitiveBuilder &p, const OpDescription &op, mlir::ArrayRef<mlir::Value> in,
                                      mlir::Type element);
 
-/// Returns layerNorm or rmsNorm of x over its last dimension without a weight, as the op's kind says.
-mlir::Value plainNorm(PrimitiveBuilder &p, const OpDescription &op, mlir::Value x, mlir::Type element);
+/// Returns layerNorm or rmsNorm of in = {x} over its last dimension without a weight, as the op's kind says.
+mlir::FailureOr<mlir::Value> plainNorm(PrimitiveBuilder &p, const OpDescription &op, mlir::ArrayRef<mlir::Value> in,
+                                       mlir::Type element);
 
 } // namespace espalier

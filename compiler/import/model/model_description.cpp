@@ -19,8 +19,8 @@ const SegmentDescription &ModelDescription::segment(const std::string &kind) con
 bool ModelDescription::splitsSequence() const {
   bool isDropless = !hasExperts() || dims.at("capacity") == dims.at("seq");
   return isDropless && std::ranges::none_of(segments, [](const SegmentDescription &segment) {
-    return std::ranges::any_of(segment.ops, [](const OpDescription &op) { return hasState(op); });
-  });
+           return std::ranges::any_of(segment.ops, [](const OpDescription &op) { return hasState(op); });
+         });
 }
 
 int ModelDescription::layerCount() const {

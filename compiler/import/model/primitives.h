@@ -42,4 +42,8 @@ struct PrimitiveBuilder {
   mlir::Location loc;
 };
 
+/// Builds an op of the vocabulary from primitives; `element` is the type of its result.
+using ComposedOp = mlir::FailureOr<mlir::Value> (*)(PrimitiveBuilder &p, const OpDescription &op,
+                                                    mlir::ArrayRef<mlir::Value> in, mlir::Type element);
+
 } // namespace espalier
