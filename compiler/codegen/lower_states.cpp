@@ -38,8 +38,8 @@ static SmallVector<int64_t> convolutionSizes(Operation *op) {
 }
 
 LogicalResult ProgramBuilder::lowerState(Operation *op) {
-  if (isCuda)
-    return op->emitOpError("has no kernel for cuda yet; choose a cluster of CPUs");
+  if (!target.isHost())
+    return op->emitOpError("has no kernel for ") << target.name() << " yet; choose a cluster of CPUs";
   bool isRecurrence = isa<model::RecurrenceOp, model::RecurrenceGradOp>(op);
   StringRef name = op->getName().stripDialect();
   bool isGradient = name.consume_back("_grad");

@@ -2,6 +2,8 @@
 #include "dialects/attributes.h"
 #include "dialects/exec/dialect.h"
 
+#include "format/optimizers.h"
+
 #include "format/axes.h"
 #include "format/functions.h"
 
