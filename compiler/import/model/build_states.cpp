@@ -13,11 +13,11 @@ Value softplus(PrimitiveBuilder &p, Value x) {
 }
 
 FailureOr<Value> l2Norm(PrimitiveBuilder &p, const OpDescription &op, Value x, Type element) {
-  auto dims = static_cast<int64_t>(number(op, "dims", 1)), rank = cast<RankedTensorType>(x.getType()).getRank();
+  auto dims = static_cast<int64_t>(number(op, "dims")), rank = cast<RankedTensorType>(x.getType()).getRank();
   if (dims < 1 || dims >= rank)
     return emitError(p.loc) << "l2_norm needs 1 to " << rank - 1 << " dims of " << x.getType() << ", got " << dims;
   Value squares = p.reduceLast<model::ReduceSumOp>(p.binary<model::MulOp>(x, x), static_cast<size_t>(dims));
-  Value scale = p.unary<model::RsqrtOp>(p.binary<model::AddOp>(squares, p.constant(number(op, "epsilon", 0))));
+  Value scale = p.unary<model::RsqrtOp>(p.binary<model::AddOp>(squares, p.constant(number(op, "epsilon"))));
   return p.binary<model::MulOp>(x, scale, element);
 }
 
@@ -37,7 +37,7 @@ FailureOr<Value> recurrence(PrimitiveBuilder &p, const OpDescription &op, ArrayR
   SmallVector<Value> operands(in);
   for (Value &gate : MutableArrayRef(operands).slice(3, 2))
     gate = p.converted(gate, p.f32);
-  return checked<model::RecurrenceOp>(p, in[2].getType(), operands, number(op, "delta", 0) != 0);
+  return checked<model::RecurrenceOp>(p, in[2].getType(), operands, number(op, "delta") != 0);
 }
 
 FailureOr<Value> causalConv(PrimitiveBuilder &p, ArrayRef<Value> in, Type element) {
