@@ -70,30 +70,6 @@ void describeOptimizer(const OptimizerConfig &from, rt::pb::Settings &out) {
   }
 }
 
-void describeLearningRate(const LearningRateSchedule &schedule, rt::pb::LearningRate &out) {
-  out.set_kind(schedule.kind);
-  out.set_peak(schedule.peak);
-  out.set_end(schedule.end);
-  out.set_warmup_init(schedule.warmupInit);
-  out.set_power(schedule.power);
-  out.set_cycles(schedule.cycles);
-  out.set_warmup_steps(schedule.warmupSteps);
-  out.set_warmup_ratio(schedule.warmupRatio);
-  out.set_total_steps(schedule.totalSteps);
-  out.set_decay_steps(schedule.decaySteps);
-}
-
-void describeData(const DataConfig &data, rt::pb::Data &out) {
-  out.mutable_path()->Assign(data.path.begin(), data.path.end());
-  out.set_split(data.split);
-  if (data.seed)
-    out.set_seed(*data.seed);
-  if (data.eodToken)
-    out.set_eod_token(*data.eodToken);
-  out.set_eod_mask_loss(data.eodMaskLoss);
-  out.set_reset_position_ids(data.resetPositionIds);
-}
-
 } // namespace
 
 void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPerStep, rt::pb::Plan &out) {
@@ -141,9 +117,9 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
     step.set_global_batch(static_cast<uint64_t>(from.globalBatch));
     step.set_entry(rampEntry(run, plan, from.globalBatch));
   }
-  describeLearningRate(run.schedule, *settings.mutable_learning_rate());
+  *settings.mutable_learning_rate() = run.schedule;
   for (const RateGroup &group : run.optimizer.rateGroups) {
-    describeLearningRate(group.schedule, *settings.add_rate_groups());
+    *settings.add_rate_groups() = group.schedule;
     if (!group.weightDecay)
       continue;
     rt::pb::Hyperparameter &parameter = *settings.add_hyperparameters();
@@ -157,7 +133,7 @@ void describeRun(const RunConfig &run, const planner::Plan &plan, double flopsPe
   settings.set_minimum_loss_scale(run.lossScale.minimum);
   settings.set_ignore_token(run.ignoreToken);
   settings.set_flops_per_step(flopsPerStep);
-  describeData(run.data, *settings.mutable_data());
+  *settings.mutable_data() = run.data;
   settings.set_run_mode(run.runMode);
   if (run.runMode == "predict")
     settings.set_prompt_tokens(generationPhases(run.model).front().tokens);

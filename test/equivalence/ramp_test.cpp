@@ -107,8 +107,8 @@ TEST(RampRates, EndWithTheRun) {
   std::vector<rt::StepRecord> records = rt::runPlan(rt::Program(std::move(compiled->plan), 1), options).steps;
   ASSERT_EQ(records.size(), size_t(steps));
   for (size_t step = 0; step < records.size(); ++step) // the schedule has 7 steps, the run one more
-    EXPECT_NEAR(records[step].learningRate, run.schedule.peak * std::max(0., 1 - double(step) / 7),
-                1e-7 * run.schedule.peak);
+    EXPECT_NEAR(records[step].learningRate, run.schedule.peak() * std::max(0., 1 - double(step) / 7),
+                1e-7 * run.schedule.peak());
 }
 
 /// A plan without a ramp has two entries. A ramp adds one per batch size.

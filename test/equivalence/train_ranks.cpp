@@ -195,7 +195,7 @@ private:
     context.scalars["gradient_scale"] = clip / tokens;
     context.scalars["learning_rate"] = inputs.learningRate(step);
     for (auto [number, group] : llvm::enumerate(adam.rateGroups))
-      context.scalars["group_rate" + std::to_string(number + 1)] = group.schedule.peak; // constant schedules
+      context.scalars["group_rate" + std::to_string(number + 1)] = group.schedule.peak(); // constant schedules
     state.updates += isApplied;
     context.scalars["bias_correction1"] = 1 / (1 - std::pow(adam.beta1, state.updates));
     context.scalars["bias_correction2"] = 1 / (1 - std::pow(adam.beta2, state.updates));

@@ -68,10 +68,10 @@ std::shared_ptr<const rt::Dataset> equivalenceData(const RunConfig &run) {
   rt::DatasetOptions options;
   options.seqLength = run.model.dims.at("seq");
   options.split = rt::Split::all;
-  options.eodToken = static_cast<int32_t>(run.data.eodToken.value_or(-1));
-  options.eodMaskLoss = run.data.eodMaskLoss;
-  options.resetPositionIds = run.data.resetPositionIds;
-  options.resetAttentionMask = run.data.resetAttentionMask;
+  options.eodToken = static_cast<int32_t>(run.data.has_eod_token() ? run.data.eod_token() : -1);
+  options.eodMaskLoss = run.data.eod_mask_loss();
+  options.resetPositionIds = run.data.reset_position_ids();
+  options.resetAttentionMask = run.resetAttentionMask;
   return rt::openDataset(text.string(), options);
 }
 
@@ -125,7 +125,7 @@ TrainingRecord trainInterpreted(const RunConfig &run, const planner::Plan &plan,
     data = equivalenceData(run);
   TrainingInputs inputs;
   inputs.steps = steps;
-  inputs.learningRate = [&](int64_t) { return run.schedule.peak; };
+  inputs.learningRate = [&](int64_t) { return run.schedule.peak(); };
   inputs.sample = [&](int64_t index) {
     rt::Sample sample = data->sample(index % data->sampleCount());
     TrainingSample result;

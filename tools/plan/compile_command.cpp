@@ -60,7 +60,7 @@ void printCompiled(const std::string &output, const CompileArguments &arguments,
   if (!arguments.json) {
     fmt::print("{}: {} on {}: {}, global batch {}\n", output, run.model.name, rt::counted(chosen.plan->ranks(), "rank"),
                describePlan(*chosen.plan), plan.settings().global_batch());
-    if ((run.runMode == "train" || run.runMode == "finetune") && run.schedule.totalSteps <= 0)
+    if ((run.runMode == "train" || run.runMode == "finetune") && run.schedule.total_steps() <= 0)
       fmt::print(
           stderr,
           "espalier: note: {}: the run file has no number of steps, lr_schedule.total_steps; `espalier run --steps "

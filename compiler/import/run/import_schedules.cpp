@@ -9,7 +9,7 @@
 namespace espalier {
 namespace {
 
-void importKind(const RunReader &reader, const std::string &section, LearningRateSchedule &schedule) {
+void importKind(const RunReader &reader, const std::string &section, rt::pb::LearningRate &schedule) {
   const std::map<std::string, std::string> kinds = {
       {"constant", "constant"},
       {"ConstantWarmUpLR", "constant"},
@@ -24,12 +24,13 @@ void importKind(const RunReader &reader, const std::string &section, LearningRat
       {"wsd", "wsd"},
       {"WSD", "wsd"},
   };
+  schedule.set_kind("constant");
   std::optional<std::string> type = reader.text(section + "type");
   if (!type)
     return;
   auto kind = kinds.find(*type);
   if (kind != kinds.end()) {
-    schedule.kind = kind->second;
+    schedule.set_kind(kind->second);
     return;
   }
   std::vector<std::string> names;
@@ -41,53 +42,53 @@ void importKind(const RunReader &reader, const std::string &section, LearningRat
 
 /// Imports the warmup, which two keys can define. The one with the higher priority wins: --set, then the file, then its
 /// bases. If both have the same priority, the ratio wins, as in MindFormers.
-void importWarmup(const RunReader &reader, const std::string &section, LearningRateSchedule &schedule) {
+void importWarmup(const RunReader &reader, const std::string &section, rt::pb::LearningRate &schedule) {
   const std::string ratioKey = section + "warmup_ratio", stepsKey = section + "warmup_steps";
-  schedule.warmupSteps = reader.integer(stepsKey).value_or(0);
-  schedule.warmupRatio = reader.number(ratioKey).value_or(-1);
-  if (reader.has(ratioKey) && (schedule.warmupRatio < 0 || schedule.warmupRatio > 1))
-    reader.error(ratioKey, fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmupRatio));
+  schedule.set_warmup_steps(reader.integer(stepsKey).value_or(0));
+  schedule.set_warmup_ratio(reader.number(ratioKey).value_or(-1));
+  if (reader.has(ratioKey) && (schedule.warmup_ratio() < 0 || schedule.warmup_ratio() > 1))
+    reader.error(ratioKey, fmt::format("warmup_ratio is {}, must be in [0, 1]", schedule.warmup_ratio()));
   if (reader.nearness(stepsKey) > reader.nearness(ratioKey)) {
-    schedule.warmupRatio = -1;
+    schedule.set_warmup_ratio(-1);
     reader.report(ratioKey, KeyAction::Accepted, "the nearer warmup_steps wins");
-  } else if (schedule.warmupRatio >= 0) {
+  } else if (schedule.warmup_ratio() >= 0) {
     reader.report(stepsKey, KeyAction::Accepted, "warmup_ratio wins");
   }
-  if (schedule.warmupRatio < 0 && schedule.totalSteps > 0 && schedule.warmupSteps > schedule.totalSteps)
-    reader.error(stepsKey, fmt::format("warmup_steps is {}, must be at most the total_steps {}", schedule.warmupSteps,
-                                       schedule.totalSteps));
+  if (schedule.warmup_ratio() < 0 && schedule.total_steps() > 0 && schedule.warmup_steps() > schedule.total_steps())
+    reader.error(stepsKey, fmt::format("warmup_steps is {}, must be at most the total_steps {}",
+                                       schedule.warmup_steps(), schedule.total_steps()));
 }
 
 /// Imports the schedule of a section with the keys of lr_schedule. `section` ends with a dot, or is empty.
-void importSchedule(const RunReader &reader, const std::string &section, LearningRateSchedule &schedule) {
+void importSchedule(const RunReader &reader, const std::string &section, rt::pb::LearningRate &schedule) {
   importKind(reader, section, schedule);
   std::optional<double> peak = reader.number(section + "learning_rate");
   if (peak)
     reader.report("optimizer.learning_rate", KeyAction::Accepted, "lr_schedule.learning_rate wins");
   else
     peak = reader.number("optimizer.learning_rate");
-  schedule.peak = peak.value_or(schedule.peak);
+  schedule.set_peak(peak.value_or(1e-3));
   // MindFormers' default. It prevents a polynomial schedule without lr_end from being constant.
-  double defaultEnd = schedule.kind == "polynomial" ? 1e-7 : 0;
-  schedule.end = reader.number(section + "lr_end").value_or(defaultEnd);
-  schedule.warmupInit = reader.number(section + "warmup_lr_init").value_or(0);
-  schedule.power = reader.number(section + "power").value_or(1);
-  schedule.cycles = reader.number(section + "num_cycles").value_or(0.5);
-  schedule.totalSteps = reader.integer(section + "total_steps").value_or(-1);
-  schedule.decaySteps = reader.integer(section + "decay_steps").value_or(-1);
+  double defaultEnd = schedule.kind() == "polynomial" ? 1e-7 : 0;
+  schedule.set_end(reader.number(section + "lr_end").value_or(defaultEnd));
+  schedule.set_warmup_init(reader.number(section + "warmup_lr_init").value_or(0));
+  schedule.set_power(reader.number(section + "power").value_or(1));
+  schedule.set_cycles(reader.number(section + "num_cycles").value_or(0.5));
+  schedule.set_total_steps(reader.integer(section + "total_steps").value_or(-1));
+  schedule.set_decay_steps(reader.integer(section + "decay_steps").value_or(-1));
   if (reader.has(section + "warmup_epochs"))
     reader.error(section + "warmup_epochs", "the steps of an epoch are not known before the data are, "
                                             "give warmup_steps or warmup_ratio");
-  if (schedule.peak <= 0)
-    reader.error(section + "learning_rate", fmt::format("learning_rate is {}, must be above 0", schedule.peak));
-  if (schedule.kind != "constant" && schedule.end > schedule.peak)
+  if (schedule.peak() <= 0)
+    reader.error(section + "learning_rate", fmt::format("learning_rate is {}, must be above 0", schedule.peak()));
+  if (schedule.kind() != "constant" && schedule.end() > schedule.peak())
     reader.error(section + "lr_end",
-                 fmt::format("lr_end ({}) must be at most learning_rate ({})", schedule.end, schedule.peak));
-  if (schedule.totalSteps == 0 || schedule.totalSteps < -1)
+                 fmt::format("lr_end ({}) must be at most learning_rate ({})", schedule.end(), schedule.peak()));
+  if (schedule.total_steps() == 0 || schedule.total_steps() < -1)
     reader.error(section + "total_steps",
-                 fmt::format("total_steps is {}, must be -1 or at least 1", schedule.totalSteps));
+                 fmt::format("total_steps is {}, must be -1 or at least 1", schedule.total_steps()));
   importWarmup(reader, section, schedule);
-  if (schedule.kind == "wsd" && schedule.decaySteps < 0)
+  if (schedule.kind() == "wsd" && schedule.decay_steps() < 0)
     reader.error(section + "type", "wsd needs " + section + "decay_steps");
 }
 
@@ -164,13 +165,14 @@ void importDecoupled(const RunReader &reader) {
   if (!peak)
     return;
   RateGroup group{{}, reader.config().schedule};
-  group.schedule.peak = *peak;
-  group.schedule.end = reader.number(endKey).value_or(group.schedule.end);
+  group.schedule.set_peak(*peak);
+  group.schedule.set_end(reader.number(endKey).value_or(group.schedule.end()));
   if (*peak <= 0)
     return reader.error(key, fmt::format("decoupled_lr is {}, must be above 0", *peak));
-  if (group.schedule.kind != "constant" && (group.schedule.end < 0 || group.schedule.end > *peak))
-    return reader.error(reader.has(endKey) ? endKey : key,
-                        fmt::format("decoupled_min_lr ({}) must be 0 to decoupled_lr ({})", group.schedule.end, *peak));
+  if (group.schedule.kind() != "constant" && (group.schedule.end() < 0 || group.schedule.end() > *peak))
+    return reader.error(
+        reader.has(endKey) ? endKey : key,
+        fmt::format("decoupled_min_lr ({}) must be 0 to decoupled_lr ({})", group.schedule.end(), *peak));
   group.parameters = trainedNames(reader.config().model, [](const auto &, const ParameterDescription &parameter) {
     return std::ranges::find(parameter.dims, "vocab") != parameter.dims.end();
   });

@@ -164,9 +164,9 @@ namespace {
 void importPaths(const RunReader &reader) {
   const std::string loader = "train_dataset.data_loader.", folderKey = loader + "dataset_dir",
                     pathKey = loader + "config.data_path", splitKey = loader + "config.split";
-  DataConfig &data = reader.config().data;
+  rt::pb::Data &data = reader.config().data;
   if (std::string folder = reader.text(folderKey).value_or(""); !folder.empty()) {
-    data.path = {folder};
+    data.add_path(folder);
     refusePlaceholder(reader, folderKey, folder);
   }
   std::vector<std::string> paths = yamlTexts(reader.find(pathKey));
@@ -174,15 +174,15 @@ void importPaths(const RunReader &reader) {
     try {
       for (const rt::BlendPart &part : rt::parseBlend(paths))
         refusePlaceholder(reader, pathKey, part.path);
-      data.path = paths;
+      data.mutable_path()->Assign(paths.begin(), paths.end());
     } catch (const rt::DataError &fault) {
       reader.error(pathKey, fmt::format("data_path: {}", fault.reason()));
     }
-  data.split = reader.text(splitKey).value_or(data.split);
+  data.set_split(reader.text(splitKey).value_or("969, 30, 1"));
   try {
-    rt::parseSplit(data.split);
+    rt::parseSplit(data.split());
   } catch (const rt::DataError &fault) {
-    reader.error(splitKey, fmt::format("split \"{}\": {}", data.split, fault.reason()));
+    reader.error(splitKey, fmt::format("split \"{}\": {}", data.split(), fault.reason()));
   }
 }
 
@@ -208,21 +208,21 @@ void limitAttention(const RunReader &reader, const std::string &key, ModelDescri
 }
 
 /// Imports what happens at the end of a document. `task` is the section of the data loader.
-void importDocuments(const RunReader &reader, const std::string &task, DataConfig &data) {
+void importDocuments(const RunReader &reader, const std::string &task, rt::pb::Data &data) {
   auto isSet = [&](const std::string &key) {
     bool isOn = reader.flag(key).value_or(false);
-    if (isOn && !data.eodToken)
+    if (isOn && !data.has_eod_token())
       reader.error(key, fmt::format("{} needs the token that ends a document, eod", key.substr(key.rfind('.') + 1)));
     return isOn;
   };
-  data.eodMaskLoss = isSet(task + "eod_mask_loss");
-  data.resetPositionIds = isSet(task + "reset_position_ids");
+  data.set_eod_mask_loss(isSet(task + "eod_mask_loss"));
+  data.set_reset_position_ids(isSet(task + "reset_position_ids"));
   for (const std::string &key :
        {task + "reset_attention_mask", task + "create_compressed_eod_mask",
         std::string("train_dataset.data_loader.create_compressed_eod_mask"), std::string("train_dataset.eod_reset")})
-    if (isSet(key) && !std::exchange(data.resetAttentionMask, true))
+    if (isSet(key) && !std::exchange(reader.config().resetAttentionMask, true))
       limitAttention(reader, key, reader.config().model);
-  data.resetPositionIds = data.resetPositionIds || reader.flag("train_dataset.eod_reset").value_or(false);
+  data.set_reset_position_ids(data.reset_position_ids() || reader.flag("train_dataset.eod_reset").value_or(false));
 }
 
 } // namespace
@@ -230,14 +230,14 @@ void importDocuments(const RunReader &reader, const std::string &task, DataConfi
 void importData(const RunReader &reader) {
   RunConfig &config = reader.config();
   const std::string task = "train_dataset.data_loader.config.";
-  DataConfig &data = config.data;
+  rt::pb::Data &data = config.data;
   importPaths(reader);
   for (const std::string &key : {std::string("train_dataset.seed"), task + "random_seed", task + "seed"})
     if (std::optional<int64_t> seed = reader.integer(key))
-      data.seed = static_cast<uint64_t>(*seed);
-  data.eodToken = reader.integer(task + "eod");
-  if (std::optional<int64_t> token = reader.integer("train_dataset.eod_token_id"); token && !data.eodToken)
-    data.eodToken = token;
+      data.set_seed(static_cast<uint64_t>(*seed));
+  for (const std::string &key : {std::string("train_dataset.eod_token_id"), task + "eod"}) // the latter wins
+    if (std::optional<int64_t> token = reader.integer(key))
+      data.set_eod_token(*token);
   importDocuments(reader, task, data);
   if (std::optional<int64_t> ignore = reader.integer("model.model_config.ignore_token_id"))
     config.ignoreToken = *ignore >= 0 && *ignore <= 0x7fffffff ? static_cast<int>(*ignore) : -1;

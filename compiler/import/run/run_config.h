@@ -24,20 +24,10 @@ struct RecomputeConfig {
   std::vector<int> fullLayers, selectiveLayers;
 };
 
-/// A learning-rate schedule. FORMATS.md section 5 has the formulas. Steps are optimizer steps.
-struct LearningRateSchedule {
-  std::string kind = "constant"; ///< constant | linear | cosine | polynomial | inverse_sqrt | wsd
-  double peak = 1e-3, end = 0.0, warmupInit = 0.0, power = 1.0, cycles = 0.5;
-  int64_t warmupSteps = 0;
-  double warmupRatio = -1; ///< fraction of the total steps; overrides warmupSteps if >= 0
-  int64_t totalSteps = -1; ///< -1 if --steps defines it
-  int64_t decaySteps = -1; ///< only for wsd
-};
-
 /// Parameters with their own learning rate, and maybe their own weight decay.
 struct RateGroup {
   std::vector<std::string> parameters; ///< names such as "embed.wte"; tied parameters have the name of their owner
-  LearningRateSchedule schedule;
+  rt::pb::LearningRate schedule;
   std::optional<double> weightDecay; ///< of the group's parameters that decay; unset: the optimizer's
 };
 
@@ -140,17 +130,6 @@ struct SystemConfig {
   }
 };
 
-/// Data settings that `espalier run` uses unless its command line overrides them.
-struct DataConfig {
-  std::vector<std::string> path;    ///< one path, or weight path weight path ...; may be empty
-  std::string split = "969, 30, 1"; ///< weights of training, validation and test
-  std::optional<uint64_t> seed;     ///< seed of the sample order; unset means the run's seed
-  std::optional<int64_t> eodToken;  ///< token that ends a document
-  bool eodMaskLoss = false;         ///< whether positions with this token as input have no loss
-  bool resetPositionIds = false;    ///< whether positions restart after this token
-  bool resetAttentionMask = false;  ///< whether tokens attend to tokens of their own document only
-};
-
 /// The parameter names of another system: patterns of names and the parameters that they hold, as in the model file.
 struct WeightRules {
   std::string system; ///< hf | mcore | legacy | peft
@@ -172,16 +151,19 @@ struct RunConfig {
   bool isPinned = false;    ///< parallel_mode 1: unset properties use their defaults
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
-  LearningRateSchedule schedule;
+  /// The kind is constant, linear, cosine, polynomial, inverse_sqrt or wsd. Steps are optimizer steps. total_steps is
+  /// -1 if --steps defines it. A warmup_ratio of at least 0 overrides warmup_steps. decay_steps are those of wsd.
+  rt::pb::LearningRate schedule;
   LossScaleConfig lossScale;
   ClusterConfig cluster;
   SystemConfig system;
   uint64_t seed = 0;
   int64_t globalBatch = 1;          ///< samples per optimizer step, over all replicas
   std::vector<BatchStep> batchRamp; ///< the smaller batches before `globalBatch`, ascending in samples; may be empty
-  DataConfig data;
-  int ignoreToken = -1;                      ///< label without loss; -1 if there is none
-  std::string runMode = "train";             ///< train | finetune | eval | predict
+  rt::pb::Data data;                ///< what `espalier run` uses unless its command line overrides it
+  bool resetAttentionMask = false;  ///< whether tokens attend to tokens of their own document only
+  int ignoreToken = -1;             ///< label without loss; -1 if there is none
+  std::string runMode = "train";    ///< train | finetune | eval | predict
   std::vector<std::string> unfusedEpilogues; ///< epilogues of GPU matrix products that stay separate kernels
   std::string outputDir = "./output";        ///< checkpoints and logs
   std::string loadCheckpoint;                ///< may be empty

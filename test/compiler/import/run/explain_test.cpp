@@ -66,7 +66,7 @@ TEST(Sets, NullRemovesASectionAndSaysWhatWasInIt) {
                                             testing::ContainsRegex("tiny_gpt.yaml:[0-9]+")));
   r = run("tiny_gpt", {"lr_schedule=null", "lr_schedule={type: cosine, learning_rate: 0.5}"});
   EXPECT_TRUE(r.ok());
-  EXPECT_EQ(r.config.schedule.peak, 0.5);
+  EXPECT_EQ(r.config.schedule.peak(), 0.5);
   EXPECT_EQ(run("tiny_gpt", {"seed=null"}).config.seed, 0u);
 }
 

@@ -43,7 +43,7 @@ TEST(ImportRun, TinyGptIsPinnedOnEightRanks) {
   EXPECT_EQ(c.model.dims.at("head_dim"), 16);
   EXPECT_EQ(c.model.layerCount(), 4);
   EXPECT_DOUBLE_EQ(c.optimizer.epsilon, 1e-8);
-  EXPECT_DOUBLE_EQ(c.schedule.peak, 1e-3);
+  EXPECT_DOUBLE_EQ(c.schedule.peak(), 1e-3);
 }
 
 struct Count {

@@ -90,7 +90,7 @@ TEST_F(MindFormers, KeysWithoutEffectAreAcceptedWithTheReason) {
 TEST_F(MindFormers, LearningRateMayEndWhereItBegins) {
   ImportedRun run = llama({"lr_schedule.type=CosineWithWarmUpLR", "lr_schedule.lr_end=1.e-5"});
   EXPECT_EQ(run.diagnostics.render(), "");
-  EXPECT_EQ(run.config.schedule.end, run.config.schedule.peak);
+  EXPECT_EQ(run.config.schedule.end(), run.config.schedule.peak());
 }
 
 // Files in bfloat16 may have any scale_factor, because it is ignored. A fixed loss scale has no scale_factor.
@@ -120,9 +120,9 @@ TEST_F(MindFormers, TheTokenTableHasTheTypeOfAllParameters) {
 }
 
 TEST_F(MindFormers, SeedOfTheDataset) {
-  EXPECT_EQ(llama({"train_dataset.seed=7"}).config.data.seed, 7U);
-  EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.seed=8"}).config.data.seed, 8U);
-  EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.random_seed=9"}).config.data.seed, 9U);
+  EXPECT_EQ(llama({"train_dataset.seed=7"}).config.data.seed(), 7U);
+  EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.seed=8"}).config.data.seed(), 8U);
+  EXPECT_EQ(llama({"train_dataset.seed=7", "train_dataset.data_loader.config.random_seed=9"}).config.data.seed(), 9U);
 }
 
 TEST_F(MindFormers, MissingFeaturesAreRefused) {

@@ -389,11 +389,11 @@ TEST(Training, LossScaleIsForFloat16Only) {
 TEST(Training, TheCommandLineOverridesTheWarmup) {
   ImportedRun run = load("tiny_gpt", {"lr_schedule.warmup_steps=50"});
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
-  EXPECT_EQ(run.config.schedule.warmupSteps, 50);
-  EXPECT_LT(run.config.schedule.warmupRatio, 0);
-  EXPECT_EQ(load("gpt2_13b", {"lr_schedule.warmup_ratio=0.5"}).config.schedule.warmupRatio, 0.5);
+  EXPECT_EQ(run.config.schedule.warmup_steps(), 50);
+  EXPECT_LT(run.config.schedule.warmup_ratio(), 0);
+  EXPECT_EQ(load("gpt2_13b", {"lr_schedule.warmup_ratio=0.5"}).config.schedule.warmup_ratio(), 0.5);
   EXPECT_EQ(
-      load("tiny_gpt", {"lr_schedule.warmup_steps=50", "lr_schedule.warmup_ratio=0.25"}).config.schedule.warmupRatio,
+      load("tiny_gpt", {"lr_schedule.warmup_steps=50", "lr_schedule.warmup_ratio=0.25"}).config.schedule.warmup_ratio(),
       0.25);
 }
 
@@ -403,7 +403,7 @@ TEST(Training, BetaKeysOverrideTheList) {
 }
 
 TEST(Training, OnePathNeedsNoList) {
-  EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.config.data_path=corpus"}).config.data.path,
+  EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.config.data_path=corpus"}).config.data.path(),
               testing::ElementsAre("corpus"));
 }
 
@@ -418,14 +418,14 @@ TEST(Training, AttentionEndsWithADocument) {
   const std::string loader = "train_dataset.data_loader.config.", eod = loader + "eod=3";
   for (const char *key : {"data_loader.config.reset_attention_mask", "data_loader.config.create_compressed_eod_mask"}) {
     const RunConfig c = load("gpt2_13b", {eod, std::string("train_dataset.") + key + "=true"}).config;
-    EXPECT_TRUE(c.data.resetAttentionMask && !c.data.resetPositionIds);
+    EXPECT_TRUE(c.resetAttentionMask && !c.data.reset_position_ids());
     EXPECT_THAT(inputsOf(c), testing::ElementsAre(testing::_, testing::_, testing::_, "visible_from")) << key;
   }
   const RunConfig c = load("gpt2_13b", {"train_dataset.eod_token_id=3", "train_dataset.eod_reset=true",
                                         loader + "reset_attention_mask=true"})
                           .config;
-  EXPECT_TRUE(c.data.resetAttentionMask && c.data.resetPositionIds);
-  EXPECT_THAT(c.data.eodToken, Optional(3));
+  EXPECT_TRUE(c.resetAttentionMask && c.data.reset_position_ids());
+  EXPECT_EQ(c.data.eod_token(), 3);
   EXPECT_THAT(inputsOf(c), testing::ElementsAre(testing::_, testing::_, testing::_, "visible_from"));
   EXPECT_EQ(inputsOf(load("gpt2_13b", {eod}).config).size(), 3u);
 }
@@ -449,21 +449,21 @@ TEST(Training, ScheduleOptimizerAndDataAreRead) {
                         "train_dataset.data_loader.config={data_path: [1, a, 2, b], seed: 9, split: '1,1,1', "
                         "eod: 3, eod_mask_loss: true, reset_position_ids: true, reset_attention_mask: false}"})
           .config;
-  EXPECT_EQ(c.schedule.kind, "polynomial");
-  EXPECT_EQ(c.schedule.warmupSteps, 2000);
-  EXPECT_EQ(c.schedule.end, 1e-6);
+  EXPECT_EQ(c.schedule.kind(), "polynomial");
+  EXPECT_EQ(c.schedule.warmup_steps(), 2000);
+  EXPECT_EQ(c.schedule.end(), 1e-6);
   EXPECT_EQ(c.optimizer.beta1, 0.8);
   EXPECT_EQ(c.optimizer.beta2, 0.99);
   EXPECT_TRUE(c.optimizer.clip);
   EXPECT_EQ(c.dtypes.parameters, DType::F16);
   EXPECT_EQ(c.dtypes.norm, DType::F32);
-  EXPECT_THAT(c.data.path, testing::ElementsAre("1", "a", "2", "b"));
-  EXPECT_THAT(c.data.seed, Optional(9u));
-  EXPECT_EQ(c.data.split, "1,1,1");
-  EXPECT_THAT(c.data.eodToken, Optional(3));
-  EXPECT_TRUE(c.data.eodMaskLoss && c.data.resetPositionIds);
-  EXPECT_FALSE(c.data.resetAttentionMask);
-  EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.dataset_dir=corpus"}).config.data.path,
+  EXPECT_THAT(c.data.path(), testing::ElementsAre("1", "a", "2", "b"));
+  EXPECT_EQ(c.data.seed(), 9u);
+  EXPECT_EQ(c.data.split(), "1,1,1");
+  EXPECT_EQ(c.data.eod_token(), 3);
+  EXPECT_TRUE(c.data.eod_mask_loss() && c.data.reset_position_ids());
+  EXPECT_FALSE(c.resetAttentionMask);
+  EXPECT_THAT(load("gpt2_13b", {"train_dataset.data_loader.dataset_dir=corpus"}).config.data.path(),
               testing::ElementsAre("corpus"));
   EXPECT_EQ(c.checkpointSteps, 500);
   EXPECT_EQ(c.ignoreToken, -1);

@@ -176,7 +176,7 @@ TEST(TrainerFormat, KeysOfTheNewestTrainerAreTranslated) {
   EXPECT_EQ(run.config.model.layerCount(), 8);
   EXPECT_EQ(run.config.globalBatch, 64);
   EXPECT_EQ(run.config.seed, 7u);
-  EXPECT_EQ(run.config.data.seed, 9u);
+  EXPECT_EQ(run.config.data.seed(), 9u);
   EXPECT_TRUE(run.config.optimizer.clip);
   EXPECT_EQ(pins.dp, 4); // 16 devices, tp 2 and pp 2
   EXPECT_EQ(pins.tp, 2);
