@@ -369,7 +369,7 @@ Json exported(const Json &config) {
 /// Returns the runs of a model's layers: "block 3, plain 1".
 std::string layersOf(const Json &config) {
   ImportedRun run = runOf(config);
-  EXPECT_EQ(run.diagnostics.render(), "");
+  EXPECT_TRUE(run.ok()) << run.diagnostics.render();
   std::string layers;
   for (size_t i = 1; i + 1 < run.config.model.runs.size(); ++i)
     layers +=
