@@ -62,10 +62,10 @@ private:
     std::mutex mutex;
     std::unique_lock held(mutex);
     std::condition_variable_any never;
-    never.wait_for(held, isOver, patience, [] { return false; });
+    never.wait_for(held, isOver, timeout, [] { return false; });
     if (isOver.stop_requested())
       return;
-    [[maybe_unused]] ssize_t written = write(STDERR_FILENO, words.data(), words.size());
+    [[maybe_unused]] ssize_t written = write(STDERR_FILENO, message.data(), message.size());
     _exit(1);
   }
 
