@@ -277,7 +277,7 @@ namespace {
 
 void addDataOptions(const Verb &run, rt::RunOptions &options) {
   rt::DataOptions &data = options.data;
-  run.option("--data", data.arguments,
+  run.option("--data", data.words,
              "a text file, PREFIX of PREFIX.bin and .idx, or mock; PATH PATH ... or WEIGHT PATH WEIGHT PATH ... blends "
              "several; default: the plan's");
   run.option("--split", data.split, "weights of training, validation and test; default: the plan's, or 969,30,1");
