@@ -43,10 +43,10 @@ void exponentiate(float *x, int64_t count) {
     storeFirst<Storage::F32>(x + i, exponential(loadFirst<Storage::F32>(x + i, count - i)), count - i);
 }
 
-/// The chunks of one head. Arrays of positions have `chunk` rows.
-class Head {
+/// A chunk of one head: its operands, A, B, e and u. Arrays of positions have `chunk` rows.
+class Chunk {
 public:
-  Head(const RecurrenceShape &shape, void *memory, bool isBackward) : shape(shape) {
+  Chunk(const RecurrenceShape &shape, void *memory, bool isBackward) : shape(shape) {
     Carver carver(memory);
     const int64_t C = shape.chunk, N = shape.keyDim, P = shape.valueDim, W = columns();
     for (float **keys : {&q, &k, &qIn, &kIn, &kOut})
@@ -77,56 +77,9 @@ public:
     bytes = carver.bytes();
   }
 
-  template <Storage S> void forward(const RecurrenceTask &task) {
-    clear(state, shape.keyDim * shape.valueDim);
-    for (first = 0; first < shape.sequence; first += shape.chunk) {
-      if (task.dout)
-        copy(borderAt(first), state, shape.keyDim * shape.valueDim);
-      load<S>(task);
-      solve();
-      if (!task.dout) {
-        multiply(values(out), keys(qIn), states(state), rows, shape.valueDim, shape.keyDim, false);
-        multiply(values(out), scores(b), values(u), rows, shape.valueDim, rows, true);
-        storeRows<S>(out, shape.valueDim, static_cast<Element<S> *>(task.out) + valueAt(task, 0),
-                     heads() * shape.valueDim);
-      }
-      fade(state);
-      multiply(states(state), keys(kOut).turned(), values(u), shape.keyDim, shape.valueDim, rows, true);
-    }
-  }
-
-  /// Differentiates all heads of a group.
-  template <Storage S> void backward(RecurrenceTask task) {
-    clear(dqSum, shape.sequence * shape.keyDim);
-    clear(dkSum, shape.sequence * shape.keyDim);
-    int64_t group = task.head / shape.group;
-    for (int64_t end = task.head + shape.group; task.head < end; ++task.head)
-      differentiateHead<S>(task);
-    first = 0, rows = shape.sequence;
-    int64_t at = (task.sample * shape.sequence * shape.groups + group) * shape.keyDim;
-    storeRows<S>(dqSum, shape.keyDim, static_cast<Element<S> *>(task.dq) + at, shape.groups * shape.keyDim);
-    storeRows<S>(dkSum, shape.keyDim, static_cast<Element<S> *>(task.dk) + at, shape.groups * shape.keyDim);
-  }
-
   size_t bytes;
 
-private:
-  template <Storage S> void differentiateHead(const RecurrenceTask &task) {
-    forward<S>(task);
-    clear(dState, shape.keyDim * shape.valueDim);
-    for (first = (ceilDivide(shape.sequence, shape.chunk) - 1) * shape.chunk; first >= 0; first -= shape.chunk) {
-      copy(state, borderAt(first), shape.keyDim * shape.valueDim);
-      load<S>(task);
-      solve();
-      loadRows<S>(dout, shape.valueDim, static_cast<const Element<S> *>(task.dout), valueAt(task, 0),
-                  heads() * shape.valueDim);
-      differentiate(task);
-      addScaled(dqSum + first * shape.keyDim, 1, dq, rows * shape.keyDim);
-      addScaled(dkSum + first * shape.keyDim, 1, dk, rows * shape.keyDim);
-      storeRows<S>(de, shape.valueDim, static_cast<Element<S> *>(task.dv) + valueAt(task, 0), heads() * shape.valueDim);
-    }
-  }
-
+protected:
   int64_t heads() const { return shape.groups * shape.group; }
   int64_t columns() const { return shape.byColumn ? shape.keyDim : 1; }
   View keys(float *data) const { return {data, shape.keyDim}; }
@@ -296,6 +249,75 @@ private:
     }
   }
 
+  static constexpr float kNever = -1000; ///< an exponent whose power is 0
+  const RecurrenceShape &shape;
+  int64_t first = 0, rows = 0;        ///< the positions of the chunk
+  int64_t begins[kLongestChunk] = {}; ///< row of the first position of the document; -1: in an earlier chunk
+  float *q, *k, *v, *g, *beta;
+  float *in, *after;       ///< exp(g_t) and exp(g_last - g_t)
+  float *qIn, *kIn, *kOut; ///< q and k with these factors
+  float *spans, *a, *b;    ///< exp(g_t - g_j), A and B
+  float *e, *u, *out, *state, *products;
+  float *dq = nullptr, *dk = nullptr, *dkIn = nullptr, *dkOut = nullptr, *dout = nullptr, *du = nullptr, *de = nullptr,
+        *da = nullptr, *db = nullptr, *dg = nullptr, *dState = nullptr;
+  float *dqSum = nullptr, *dkSum = nullptr; ///< [sequence, keyDim]: of all heads of the group
+  float *borders = nullptr;                 ///< the states before each chunk
+};
+
+/// All chunks of one head, or of the heads of one group.
+class Head : Chunk {
+public:
+  using Chunk::bytes;
+  using Chunk::Chunk;
+
+  template <Storage S> void forward(const RecurrenceTask &task) {
+    clear(state, shape.keyDim * shape.valueDim);
+    for (first = 0; first < shape.sequence; first += shape.chunk) {
+      if (task.dout)
+        copy(borderAt(first), state, shape.keyDim * shape.valueDim);
+      load<S>(task);
+      solve();
+      if (!task.dout) {
+        multiply(values(out), keys(qIn), states(state), rows, shape.valueDim, shape.keyDim, false);
+        multiply(values(out), scores(b), values(u), rows, shape.valueDim, rows, true);
+        storeRows<S>(out, shape.valueDim, static_cast<Element<S> *>(task.out) + valueAt(task, 0),
+                     heads() * shape.valueDim);
+      }
+      fade(state);
+      multiply(states(state), keys(kOut).turned(), values(u), shape.keyDim, shape.valueDim, rows, true);
+    }
+  }
+
+  /// Differentiates all heads of a group.
+  template <Storage S> void backward(RecurrenceTask task) {
+    clear(dqSum, shape.sequence * shape.keyDim);
+    clear(dkSum, shape.sequence * shape.keyDim);
+    int64_t group = task.head / shape.group;
+    for (int64_t end = task.head + shape.group; task.head < end; ++task.head)
+      differentiateHead<S>(task);
+    first = 0, rows = shape.sequence;
+    int64_t at = (task.sample * shape.sequence * shape.groups + group) * shape.keyDim;
+    storeRows<S>(dqSum, shape.keyDim, static_cast<Element<S> *>(task.dq) + at, shape.groups * shape.keyDim);
+    storeRows<S>(dkSum, shape.keyDim, static_cast<Element<S> *>(task.dk) + at, shape.groups * shape.keyDim);
+  }
+
+private:
+  template <Storage S> void differentiateHead(const RecurrenceTask &task) {
+    forward<S>(task);
+    clear(dState, shape.keyDim * shape.valueDim);
+    for (first = (ceilDivide(shape.sequence, shape.chunk) - 1) * shape.chunk; first >= 0; first -= shape.chunk) {
+      copy(state, borderAt(first), shape.keyDim * shape.valueDim);
+      load<S>(task);
+      solve();
+      loadRows<S>(dout, shape.valueDim, static_cast<const Element<S> *>(task.dout), valueAt(task, 0),
+                  heads() * shape.valueDim);
+      differentiate(task);
+      addScaled(dqSum + first * shape.keyDim, 1, dq, rows * shape.keyDim);
+      addScaled(dkSum + first * shape.keyDim, 1, dk, rows * shape.keyDim);
+      storeRows<S>(de, shape.valueDim, static_cast<Element<S> *>(task.dv) + valueAt(task, 0), heads() * shape.valueDim);
+    }
+  }
+
   /// Computes the gradients of a chunk from dout and from dState, the gradient of the state after the chunk, which
   /// becomes that of the state before. `de` becomes the gradient of v.
   void differentiate(const RecurrenceTask &task) {
@@ -387,20 +409,6 @@ private:
     multiply(keys(dk), scores(da), keys(k), rows, N, rows, true);
     multiply(keys(dk), scores(da).turned(), keys(k), rows, N, rows, true);
   }
-
-  static constexpr float kNever = -1000; ///< an exponent whose power is 0
-  const RecurrenceShape &shape;
-  int64_t first = 0, rows = 0;        ///< the positions of the chunk
-  int64_t begins[kLongestChunk] = {}; ///< row of the first position of the document; -1: in an earlier chunk
-  float *q, *k, *v, *g, *beta;
-  float *in, *after;       ///< exp(g_t) and exp(g_last - g_t)
-  float *qIn, *kIn, *kOut; ///< q and k with these factors
-  float *spans, *a, *b;    ///< exp(g_t - g_j), A and B
-  float *e, *u, *out, *state, *products;
-  float *dq = nullptr, *dk = nullptr, *dkIn = nullptr, *dkOut = nullptr, *dout = nullptr, *du = nullptr, *de = nullptr,
-        *da = nullptr, *db = nullptr, *dg = nullptr, *dState = nullptr;
-  float *dqSum = nullptr, *dkSum = nullptr; ///< [sequence, keyDim]: of all heads of the group
-  float *borders = nullptr;                 ///< the states before each chunk
 };
 
 } // namespace
