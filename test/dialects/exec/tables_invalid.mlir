@@ -81,7 +81,7 @@ module @bucket_c7_split_rows_without_a_matrix {
 
 module @bucket_c8_part_of_a_row {
   exec.segment "block" attributes {gradient_bytes = 0 : i64, parameter_bytes = 0 : i64, state_bytes = 0 : i64} {
-    // expected-error @+1 {{needs a clip with heads, columns and axes of a mesh, and parts of whole rows, got #exec.bucket_clip<counter = "largest0", dim = "heads", exponent = 0.5, heads = 3, columns = 4> and parts of 128 elements}}
+    // expected-error @+1 {{needs a clip with heads, columns and axes of a mesh, and parts of whole rows, got #exec.bucket_clip<counter = "largest0", dim = "heads", exponent = 5.000000e-01, heads = 3, columns = 4> and parts of 128 elements}}
     exec.bucket "block.decayed" attributes {clip = #exec.bucket_clip<counter = "largest0", dim = "heads", exponent = 0.5, heads = 3, columns = 4>, elements = 128 : i64, gradient_offset = 0 : i64, holders = array<i64>, norm_weight = 1.0 : f64, number = 0 : i64, part_elements = 128 : i64, partial = [], share = [], state_offset = 0 : i64, stored = f32, stored_offset = 0 : i64} {
     }
   }
