@@ -70,7 +70,7 @@ def include_direction(tree):
 
 
 # Folders of one room that still include each other.
-CYCLES = {("compiler/import/huggingface", "compiler/import/run"), ("runtime/checkpoint", "runtime/train")}
+CYCLES = {("runtime/checkpoint", "runtime/train")}
 
 
 def folder_cycles(tree):

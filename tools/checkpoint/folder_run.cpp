@@ -1,6 +1,7 @@
 #include "tools/checkpoint/folder_run.h"
 
 #include "compiler/import/huggingface/hf_config.h"
+#include "compiler/import/run/import_run.h"
 #include "compiler/import/yaml/yaml_text.h"
 #include "tools/command_line/exit_code.h"
 

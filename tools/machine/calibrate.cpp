@@ -1,7 +1,7 @@
 // Measurements use one thread per rank, as runs do. All ranks measure at once, because they share memory and cores.
 #include "tools/machine/calibrate.h"
 
-#include "compiler/import/run/run_file_writer.h"
+#include "compiler/import/yaml/run_file_writer.h"
 #include "format/host_machine.h"
 #include "runtime/comm/local.h"
 #include "runtime/kernels/kernels.h"

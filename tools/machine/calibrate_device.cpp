@@ -2,7 +2,7 @@
 #include "tools/machine/calibrate_device.h"
 
 #include "compiler/import/run/cluster_file.h"
-#include "compiler/import/run/run_file_writer.h"
+#include "compiler/import/yaml/run_file_writer.h"
 #include "runtime/device/cuda/matmul.h"
 #include "runtime/device/cuda/memory.h"
 #include "runtime/device/cuda/movement.h"

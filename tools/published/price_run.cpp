@@ -1,6 +1,7 @@
 #include "tools/published/price_run.h"
 
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/yaml/config_files.h"
 #include "compiler/profile/describe_problem.h"
 #include "compiler/profile/profile_model.h"
 #include "planner/search.h"

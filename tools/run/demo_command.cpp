@@ -2,6 +2,7 @@
 #include "tools/commands.h"
 
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/yaml/config_files.h"
 #include "runtime/status.h"
 #include "tools/run/own_command.h"
 

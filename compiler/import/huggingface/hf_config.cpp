@@ -6,14 +6,14 @@
 #include "compiler/import/huggingface/hf_rules.h"
 #include "compiler/import/huggingface/size_faults.h"
 #include "compiler/import/model/expression.h"
-#include "compiler/import/run/run_file_writer.h"
+#include "compiler/import/yaml/config_files.h"
+#include "compiler/import/yaml/run_file_writer.h"
 #include "messages/json_reason.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <optional>
 #include <set>
 
 namespace espalier {
@@ -470,18 +470,18 @@ void HfImporter::writeRun() {
   yaml.put("lr_schedule.learning_rate", "1e-5");
 }
 
-/// Returns the values that a config.json of the run's model must have.
-Json expectedValues(const ImportedRun &run, const HfRules &rules) {
+/// Returns the values that a config.json of the model must have.
+Json expectedValues(const HfModel &model, const HfRules &rules) {
   Json values = Json::object();
   for (const HfSize &size : rules.sizes) {
-    auto found = run.sizes.find(size.sizes.front());
-    if (found == run.sizes.end())
+    auto found = model.sizes.find(size.sizes.front());
+    if (found == model.sizes.end())
       continue;
-    const SizeRule *rule = run.architecture->sizeRule(size.sizes.front());
+    const SizeRule *rule = model.architecture->sizeRule(size.sizes.front());
     const SizeValue &value = found->second;
     std::optional<double> number = value.number;
     if (!size.dim.empty())
-      number = static_cast<double>(run.config.model.dims.at(size.dim));
+      number = static_cast<double>(model.description.dims.at(size.dim));
     if (!size.times.empty() && number && values.contains(size.times))
       number = *number * values[size.times].get<double>();
     if (rule && rule->type == SizeRule::Type::String) {
@@ -501,10 +501,10 @@ Json expectedValues(const ImportedRun &run, const HfRules &rules) {
   return values;
 }
 
-std::optional<HfRules> rulesOf(const ImportedRun &run, Diagnostics &diagnostics) {
-  std::optional<HfRules> rules = run.architecture ? readHfRules(*run.architecture) : std::nullopt;
-  if (!rules && run.architecture)
-    diagnostics.error({run.architecture->file, 0, 0}, "has no `hf_config:`, by which a config.json is written");
+std::optional<HfRules> rulesOf(const HfModel &model, Diagnostics &diagnostics) {
+  std::optional<HfRules> rules = model.architecture ? readHfRules(*model.architecture) : std::nullopt;
+  if (!rules && model.architecture)
+    diagnostics.error({model.architecture->file, 0, 0}, "has no `hf_config:`, by which a config.json is written");
   return rules;
 }
 
@@ -517,20 +517,20 @@ ImportedHf importHfConfig(const std::string &file, const std::string &text,
   return result;
 }
 
-std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagnostics &diagnostics) {
-  std::optional<HfRules> rules = rulesOf(run, diagnostics);
+std::string hfConfigText(const HfModel &model, const std::string &dtype, Diagnostics &diagnostics) {
+  std::optional<HfRules> rules = rulesOf(model, diagnostics);
   if (!rules)
     return "";
   for (const auto &[name, wanted] : rules->unsaid)
-    if (double found = run.sizes.at(name).number.value_or(wanted); found != wanted)
-      diagnostics.error(run.sizes.at(name).where,
+    if (double found = model.sizes.at(name).number.value_or(wanted); found != wanted)
+      diagnostics.error(model.sizes.at(name).where,
                         fmt::format("{} is {:.10g}, the config.json of {} can only mean {:.10g}", name, found,
                                     rules->modelTypes.front(), wanted));
   Json config = Json::object();
-  Json values = expectedValues(run, *rules);
+  Json values = expectedValues(model, *rules);
   for (const HfSize &size : rules->sizes) {
     if (!values.contains(size.key) ||
-        (!size.ifSize.empty() && std::ranges::count(size.ifValues, run.sizes.at(size.ifSize).text) == 0))
+        (!size.ifSize.empty() && std::ranges::count(size.ifValues, model.sizes.at(size.ifSize).text) == 0))
       continue;
     const Json &found = values[size.key];
     if (found.is_array() && found.empty())
@@ -553,9 +553,9 @@ std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagn
   return nlohmann::json(config).dump(2) + "\n"; // sorted, as in files that transformers writes
 }
 
-std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, const std::string &file,
+std::string agreeingHfConfig(const HfModel &model, const std::string &dtype, const std::string &file,
                              const std::string &text, Diagnostics &diagnostics) {
-  std::optional<HfRules> rules = rulesOf(run, diagnostics);
+  std::optional<HfRules> rules = rulesOf(model, diagnostics);
   Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!rules || !config.is_object()) {
     diagnostics.error({file, 0, 0}, "is no config.json of this model");
@@ -566,13 +566,13 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
     config = textConfigOf(config);
     config["architectures"] = {rules->architecture};
   }
-  Json wanted = expectedValues(run, *rules);
+  Json wanted = expectedValues(model, *rules);
   ImportedHf forms;
   HfImporter importer(file, text, forms);
-  importer.runOnly(*run.architecture, *rules, config);
+  importer.runOnly(*model.architecture, *rules, config);
   for (const auto &[key, expected] : wanted.items()) {
     auto size = std::ranges::find(rules->sizes, key, &HfSize::key);
-    if (!size->isCondition() && std::ranges::count(size->ifValues, run.sizes.at(size->ifSize).text) == 0)
+    if (!size->isCondition() && std::ranges::count(size->ifValues, model.sizes.at(size->ifSize).text) == 0)
       continue; // the key has no meaning
     const Json *value = nullptr;
     for (const std::string &place : size->places())
@@ -582,9 +582,9 @@ std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, c
       value = &standIn;
     bool agrees = value->is_null() || *value == expected;
     if (expected.is_string() && value->is_string()) { // an activation may have several names
-      const SizeRule *rule = run.architecture->sizeRule(size->sizes.front());
+      const SizeRule *rule = model.architecture->sizeRule(size->sizes.front());
       auto choice = rule->choices.find(value->get<std::string>());
-      agrees = choice != rule->choices.end() && choice->second == run.sizes.at(rule->name).text;
+      agrees = choice != rule->choices.end() && choice->second == model.sizes.at(rule->name).text;
     }
     if (!agrees)
       diagnostics.error({file, 0, 0}, fmt::format("{} is {}, the model has {}", key, value->dump(), expected.dump()));

@@ -1,7 +1,8 @@
 // Reads and writes transformers' config.json. The section `hf_config:` of a model file maps its keys to sizes.
 #pragma once
 
-#include "compiler/import/run/import_run.h"
+#include "compiler/import/model/architecture.h"
+#include "compiler/import/model/model_description.h"
 #include "compiler/import/yaml/import_report.h"
 
 #include <string>
@@ -21,13 +22,20 @@ struct ImportedHf {
 /// default ones.
 ImportedHf importHfConfig(const std::string &file, const std::string &text, const std::vector<std::string> &searchPath);
 
-/// Returns the config.json of a run's model with weights of type `dtype` ("bfloat16"). If the model file has no
-/// `hf_config:`, returns an empty string and reports the reason to `diagnostics`.
-std::string hfConfigText(const ImportedRun &run, const std::string &dtype, Diagnostics &diagnostics);
+/// The model of a run that was imported.
+struct HfModel {
+  const std::optional<Architecture> &architecture;
+  const SizeTable &sizes;
+  const ModelDescription &description;
+};
 
-/// Returns `text`, a config.json, with its data type changed to `dtype` if needed. Each key that contradicts the run's
+/// Returns the config.json of a model with weights of type `dtype` ("bfloat16"). If the model file has no
+/// `hf_config:`, returns an empty string and reports the reason to `diagnostics`.
+std::string hfConfigText(const HfModel &model, const std::string &dtype, Diagnostics &diagnostics);
+
+/// Returns `text`, a config.json, with its data type changed to `dtype` if needed. Each key that contradicts the
 /// model is an error.
-std::string agreeingHfConfig(const ImportedRun &run, const std::string &dtype, const std::string &file,
+std::string agreeingHfConfig(const HfModel &model, const std::string &dtype, const std::string &file,
                              const std::string &text, Diagnostics &diagnostics);
 
 } // namespace espalier

@@ -5,7 +5,7 @@
 
 #include "compiler/import/megatron/given_flags.h"
 #include "compiler/import/run/ramp.h"
-#include "compiler/import/run/run_file_writer.h"
+#include "compiler/import/yaml/run_file_writer.h"
 
 #include <fmt/format.h>
 

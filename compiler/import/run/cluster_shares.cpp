@@ -1,6 +1,6 @@
 #include "compiler/import/run/cluster_shares.h"
 
-#include "compiler/import/run/config_files.h"
+#include "compiler/import/yaml/config_files.h"
 #include "compiler/import/yaml/yaml.h"
 
 #include <algorithm>

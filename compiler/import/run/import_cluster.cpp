@@ -1,8 +1,8 @@
 // Imports the cluster that the plan is made for: from --cluster, from the file's `cluster` section, or inferred.
 #include "compiler/import/run/cluster_file.h"
 #include "compiler/import/run/cluster_shares.h"
-#include "compiler/import/run/config_files.h"
 #include "compiler/import/run/run_reader.h"
+#include "compiler/import/yaml/config_files.h"
 #include "format/host_machine.h"
 #include "format/path_kind.h"
 #include "messages/counted.h"

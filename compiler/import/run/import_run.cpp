@@ -1,13 +1,15 @@
 // Runs the import in order: file, --set, architecture, keys, sizes, then the parts. Every step continues as far as it
 // can, so that errors of all steps are shown together.
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/huggingface/pretrained_model.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/run/pin_option.h"
-#include "compiler/import/run/run_file_writer.h"
 #include "compiler/import/run/run_reader.h"
 #include "compiler/import/run/trainer_format.h"
 #include "compiler/import/yaml/base_config.h"
+#include "compiler/import/yaml/config_files.h"
+#include "compiler/import/yaml/run_file_writer.h"
 #include "compiler/import/yaml/yaml_text.h"
 #include "format/path_kind.h"
 #include "planner/model/schedule.h"
@@ -411,45 +413,7 @@ void deriveValues(const RunReader &reader) {
 
 } // namespace
 
-std::vector<std::string> configFolders(const std::string &runFile, const std::vector<std::string> &first) {
-  std::vector<std::string> folders = first;
-  std::error_code ignored;
-  auto addIfUsable = [&](const fs::path &folder) {
-    bool isNew = std::find(folders.begin(), folders.end(), folder.string()) == folders.end();
-    if (isNew && fs::is_directory(folder / "models", ignored))
-      folders.push_back(folder.string());
-  };
-  auto walkUp = [&](fs::path folder, int levels) {
-    for (int i = 0; i < levels && !folder.empty(); ++i, folder = folder.parent_path()) {
-      addIfUsable(folder);
-      addIfUsable(folder / "configs");
-      addIfUsable(folder / "share" / "espalier" / "configs");
-    }
-  };
-  walkUp(fs::absolute(runFile, ignored).parent_path(), 4);
-  if (const char *folder = std::getenv("ESPALIER_CONFIGS"))
-    addIfUsable(folder);
-  walkUp(fs::read_symlink("/proc/self/exe", ignored).parent_path(), 5);
-  return folders;
-}
-
-std::vector<std::string> modelFiles(const std::vector<std::string> &folders) {
-  std::vector<std::string> files, names;
-  std::error_code ignored;
-  for (const std::string &folder : folders) {
-    std::vector<fs::path> found;
-    for (const auto &entry : fs::directory_iterator(fs::path(folder) / "models", ignored))
-      if (entry.path().extension() == ".yaml")
-        found.push_back(entry.path());
-    std::sort(found.begin(), found.end());
-    for (const fs::path &file : found)
-      if (std::find(names.begin(), names.end(), file.filename()) == names.end()) {
-        names.push_back(file.filename());
-        files.push_back(file.string());
-      }
-  }
-  return files;
-}
+ImportedRun::operator HfModel() const { return {architecture, sizes, config.model}; }
 
 void leaveBackward(RunConfig &run) {
   planner::Pins &pins = run.pins;

@@ -11,6 +11,8 @@
 
 namespace espalier {
 
+struct HfModel;
+
 /// Pins given on the command line, such as {"--pin", "tp=8,pp=4"}.
 struct PinOption {
   std::string flag, text;
@@ -52,6 +54,8 @@ struct ImportedRun {
   /// are complete: they are read again without other files, except those that they name as data or weights.
   std::string runText, modelText;
   bool ok() const { return !diagnostics.hasErrors(); }
+  /// Returns the model, for the functions that write a config.json. Refers to this run.
+  operator HfModel() const;
 };
 
 /// Reads, checks and resolves a run file. Never throws. All errors are in the result's diagnostics.
@@ -60,13 +64,5 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options = {}
 /// Resets the pins that do not apply to a run without a backward pass: optimizer sharding, recomputation, and
 /// pipelining over micro-batches. Each micro-batch passes through all stages on its own.
 void leaveBackward(RunConfig &run);
-
-/// Returns the folders that are searched for models/ and clusters/, in order: `first`, those around the run file,
-/// $ESPALIER_CONFIGS, and configs/ next to the folders above the executable.
-std::vector<std::string> configFolders(const std::string &runFile, const std::vector<std::string> &first);
-
-/// Returns the model files of these folders, sorted by name. If several folders have a file of the same name, the first
-/// one counts.
-std::vector<std::string> modelFiles(const std::vector<std::string> &folders);
 
 } // namespace espalier

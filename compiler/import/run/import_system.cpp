@@ -1,6 +1,6 @@
 // Imports the software whose performance is predicted: from --system, from the file's `system`, or Espalier itself.
-#include "compiler/import/run/config_files.h"
 #include "compiler/import/run/run_reader.h"
+#include "compiler/import/yaml/config_files.h"
 #include "planner/model/schedule.h"
 
 #include <algorithm>

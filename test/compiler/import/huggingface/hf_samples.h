@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/import/huggingface/hf_config.h"
+#include "compiler/import/run/import_run.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,7 @@
 // Imports whole run files: ours, and those that MindFormers ships.
 #include "compiler/import/run/explain.h"
 #include "compiler/import/run/import_run.h"
+#include "compiler/import/yaml/config_files.h"
 
 #include <cstdlib>
 #include <filesystem>

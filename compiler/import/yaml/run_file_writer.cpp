@@ -1,4 +1,4 @@
-#include "compiler/import/run/run_file_writer.h"
+#include "compiler/import/yaml/run_file_writer.h"
 
 #include <algorithm>
 #include <fmt/format.h>
