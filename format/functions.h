@@ -31,7 +31,7 @@ struct OperandSignature {
   std::vector<SignatureDim> dims;
   Access access = Access::Read;
   bool isOptional = false, isLinear = false, isSum = false, isSlot = false, isRepeated = false;
-  std::string over; ///< operand whose place it may have
+  std::string over; ///< operand whose allocation it may share
   std::string of;   ///< the only operand that it depends on; empty: all that are read
   std::string flag; ///< the size that must be 1 for the operand to exist; empty: none
 
@@ -43,7 +43,7 @@ struct OperandSignature {
 /// One size or float of a call.
 struct NumberSignature {
   std::string name;
-  std::string initial; ///< what it is if it is left out: a number or another size; empty: it must be given
+  std::string initial; ///< the default: a number or the name of another size; empty: none
   bool isFlag = false; ///< 0 or 1
 };
 

@@ -1,4 +1,4 @@
-// A thread for work beside training.
+// A thread for work that overlaps with training.
 #pragma once
 
 #include <atomic>

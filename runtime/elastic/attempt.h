@@ -1,5 +1,5 @@
 // The message of an elastic run to the commands that it starts. An environment variable carries the message, so that
-// mpirun and ssh forward it and the words of the command stay those that the user has typed.
+// mpirun and ssh forward it and the arguments of the command stay those of the user.
 #pragma once
 
 #include "runtime/train/run_options.h"
@@ -15,8 +15,8 @@ inline constexpr const char *attemptVariable = "ESPALIER_ELASTIC";
 
 /// One start of the ranks of an elastic run.
 struct Attempt {
-  std::string plan;   ///< takes the place of the plan of the command line
-  std::string hosts;  ///< takes the place of `launch --hosts`; empty: one host
+  std::string plan;   ///< replaces the plan of the command line
+  std::string hosts;  ///< replaces `launch --hosts`; empty: one host
   std::string report; ///< the failure report, unless the command line names one
   bool resume = false;
   std::vector<RestartRecord> restarts;

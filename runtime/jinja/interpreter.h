@@ -30,7 +30,7 @@ public:
   /// Returns the text of the template with these variables.
   std::string render(const std::vector<std::pair<std::string, Value>> &variables);
 
-  /// The places of the generation blocks in the text, in bytes.
+  /// The positions of the generation blocks in the text, in bytes.
   std::vector<std::pair<size_t, size_t>> generated;
   int line = 1; ///< of the last statement or expression
 

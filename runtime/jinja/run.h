@@ -9,7 +9,7 @@
 
 namespace espalier::rt::jinja {
 
-/// An error of a template or of its values. what() is a reason without a place.
+/// An error of a template or of its values. what() is a reason without a location.
 class Fault : public std::runtime_error {
 public:
   using std::runtime_error::runtime_error;

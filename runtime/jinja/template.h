@@ -26,7 +26,7 @@ public:
 /// A rendered template.
 struct Rendered {
   std::string text;
-  /// The places of the `generation` blocks in the text, first and last byte + 1, as transformers computes them.
+  /// The positions of the `generation` blocks in the text, first and last byte + 1, as transformers computes them.
   std::vector<std::pair<size_t, size_t>> generated;
 };
 

@@ -7,7 +7,7 @@
 
 namespace espalier::rt {
 
-/// The place of a rank: its pipeline stage, whose ranks do the same work, and its host.
+/// The position of a rank: its pipeline stage, whose ranks do the same work, and its host.
 struct RankSite {
   int stage = 0;
   std::string host;
