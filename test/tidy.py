@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Runs clang-tidy-19 with the checks of .clang-tidy. Usage: tidy.py BUILD [--most N]
 
-BUILD is a build folder whose precompiled headers are up to date. Without --most, checks every source of the product.
-With --most N, checks at most N of the sources that differ from the branch main. If none differs, checks N sources that
-the commit selects, so that other sources are checked at each commit. Prints the findings and exits with 1 if there are
-any.
+BUILD is a build folder whose precompiled headers are up to date. Without --most, checks every source of the product
+with its headers. With --most N, checks at most N of the sources that differ from the branch main, without headers; each
+commit begins with another one. Prints the findings and exits with 1 if there are any.
 """
 import argparse
 import concurrent.futures
@@ -38,14 +37,14 @@ def selected(names, most):
     """Returns the sources to check in this run, at most `most`."""
     commit = int(git("rev-parse", "HEAD") or "0", 16)
     changed = set(git("diff", "--name-only", "main...HEAD").split()) | set(git("diff", "--name-only", "HEAD").split())
-    names = [name for name in names if name in changed] or names
+    names = [name for name in names if name in changed]
     return [names[(commit + i) % len(names)] for i in range(min(most, len(names)))]
 
 
-def check(build, name):
-    """Returns the findings in one source and its headers as text."""
-    result = subprocess.run([PROGRAM, "--quiet", "-p", str(build), str(ROOT / name)], text=True, capture_output=True,
-                            check=False)
+def check(build, name, *options):
+    """Returns the findings in one source, and in its headers unless the options exclude them, as text."""
+    result = subprocess.run([PROGRAM, "--quiet", "-p", str(build), *options, str(ROOT / name)], text=True,
+                            capture_output=True, check=False)
     return result.stdout if result.returncode else ""
 
 
@@ -59,10 +58,11 @@ def main():
         return 0
     build = options.build.resolve()
     names = sources(build)
+    filters = []
     if options.most:
-        names = selected(names, options.most)
+        names, filters = selected(names, options.most), ["--header-filter=^$"]
     with concurrent.futures.ThreadPoolExecutor(1 if options.most else os.cpu_count()) as pool:
-        findings = list(filter(None, pool.map(lambda name: check(build, name), names)))
+        findings = list(filter(None, pool.map(lambda name: check(build, name, *filters), names)))
     print("".join(findings) + f"{len(names)} sources checked, {len(findings)} with findings")
     return 1 if findings else 0
 

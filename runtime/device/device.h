@@ -117,7 +117,7 @@ public:
   virtual void freezeParameters() {}
   /// Declares for which sequences and tokens later entries need results. A device may leave other rows as they are.
   /// `starts` are given only if the back end packs tokens. Called between entries.
-  virtual void setActive(ActiveTokens /*active*/) {}
+  virtual void setActive(ActiveTokens /*active*/) {} // NOLINT(performance-unnecessary-value-param): overrides keep it
 
   /// Issue one instruction on queue 0.
   virtual void launch(const KernelLaunch &launch) = 0;

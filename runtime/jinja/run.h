@@ -34,9 +34,11 @@ public:
 
   /// Count work, or the memory of a value with the work to write it. Throw Fault beyond a bound.
   void step(int64_t count = 1) {
-    if ((steps += count) > bounds.steps)
+    steps += count;
+    if (steps > bounds.steps)
       throw Fault("the template takes more than " + std::to_string(bounds.steps) + " steps");
-    if ((sinceClock += count) > 100'000)
+    sinceClock += count;
+    if (sinceClock > 100'000)
       checkClock();
   }
   void take(size_t count) {
