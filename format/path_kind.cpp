@@ -3,7 +3,6 @@
 #include "format/path_kind.h"
 
 #include "format/file_marks.h"
-#include "format/plan_file.h"
 #include "messages/plan_error.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include "format/plan_file.h"
 
 #include "format/checksum.h"
+#include "format/file_marks.h"
 #include "format/path_kind.h"
 #include "messages/plan_error.h"
 
@@ -19,14 +20,7 @@ namespace {
 
 constexpr uint64_t maxPlanBytes = uint64_t(256) << 20;
 
-/// The tag of Plan.checksum, field 2047. Eight little-endian bytes follow.
-constexpr std::string_view sealTag = "\xf9\x7f";
-static_assert(pb::Plan::kChecksumFieldNumber == 2047);
-constexpr size_t sealBytes = sealTag.size() + sizeof(uint64_t);
-
-bool hasSeal(std::string_view bytes) {
-  return bytes.size() >= sealBytes && bytes.substr(bytes.size() - sealBytes, sealTag.size()) == sealTag;
-}
+static_assert(pb::Plan::kChecksumFieldNumber == 2047); // whose tag is sealTag
 
 std::string sealOf(std::string_view content) {
   uint64_t sum = checksum(std::as_bytes(std::span(content)));
@@ -53,17 +47,6 @@ std::string resealed(std::string bytes) {
   if (hasSeal(bytes))
     bytes.resize(bytes.size() - sealBytes);
   return bytes + sealOf(bytes);
-}
-
-bool isSealed(const std::filesystem::path &file) {
-  std::error_code error;
-  uint64_t size = std::filesystem::file_size(file, error);
-  if (error || size < sealBytes)
-    return false;
-  std::ifstream stream(file, std::ios::binary);
-  std::string tail(sealBytes, '\0');
-  stream.seekg(static_cast<std::streamoff>(size - sealBytes));
-  return stream.read(tail.data(), static_cast<std::streamsize>(tail.size())) && hasSeal(tail);
 }
 
 std::string readPlanBytes(const std::filesystem::path &file) {

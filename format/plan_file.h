@@ -18,9 +18,6 @@ std::string planFileBytes(const pb::Plan &plan);
 /// Returns the bytes of a file with a valid checksum at the end.
 std::string resealed(std::string bytes);
 
-/// Whether a regular file ends with a plan's checksum, be it the right one or not.
-bool isSealed(const std::filesystem::path &file);
-
 /// Reads and parses a .plan file. Throws PlanError if it is missing, too large, damaged or of another version.
 pb::Plan readPlan(const std::filesystem::path &file);
 
