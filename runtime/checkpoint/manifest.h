@@ -6,7 +6,7 @@
 #include "format/file_marks.h"
 #include "runtime/checkpoint/fingerprint.h"
 #include "runtime/checkpoint/pieces.h"
-#include "runtime/train/step_scalars.h"
+#include "runtime/checkpoint/scalar_state.h"
 
 #include <filesystem>
 

@@ -40,12 +40,6 @@ void keepNorm(const pb::Settings &settings, double norm, std::vector<double> &no
 
 } // namespace
 
-ScalarState initialScalars(const pb::Settings &settings) {
-  ScalarState state;
-  state.lossScale = settings.initial_loss_scale() > 0 ? settings.initial_loss_scale() : 1;
-  return state;
-}
-
 float normLimit(const pb::Settings &settings, const ScalarState &state) {
   uint64_t least = std::max<uint64_t>(1, settings.skip_spike_window() / 2);
   if (settings.skip_spike_factor() <= 0 || state.norms.size() < least)
