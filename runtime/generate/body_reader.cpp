@@ -2,6 +2,8 @@
 
 #include "runtime/json_bounds.h"
 
+#include <charconv>
+#include <cmath>
 #include <fmt/format.h>
 #include <map>
 
@@ -73,6 +75,24 @@ std::vector<std::string> BodyReader::stops() const {
   return stops;
 }
 
+std::vector<std::pair<int32_t, double>> BodyReader::biases() const {
+  const Json *value = find("logit_bias");
+  if (value && !value->is_object())
+    throw BodyError("logit_bias is not an object with ids of tokens as keys");
+  const Json given = value ? *value : Json::object();
+  std::vector<std::pair<int32_t, double>> biases;
+  for (const auto &[key, bias] : given.items()) {
+    int32_t token = -1;
+    auto [end, fault] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (fault != std::errc() || end != key.data() + key.size() || token < 0)
+      throw BodyError(fmt::format("logit_bias has the key '{}', which is no id of a token", key.substr(0, 64)));
+    if (!bias.is_number() || !(std::abs(bias.get<double>()) <= 100))
+      throw BodyError(fmt::format("logit_bias of token {} is not a number from -100 to 100", token));
+    biases.emplace_back(token, bias.get<double>());
+  }
+  return biases;
+}
+
 bool BodyReader::includesUsage() const {
   const Json *options = find("stream_options");
   if (!options)
@@ -87,9 +107,6 @@ bool BodyReader::includesUsage() const {
 
 void BodyReader::refuseOthers(const std::set<std::string> &known) const {
   static const std::map<std::string, Json> nothing = {{"suffix", nullptr},
-                                                      {"logit_bias", Json::object()},
-                                                      {"presence_penalty", 0},
-                                                      {"frequency_penalty", 0},
                                                       {"tools", Json::array()},
                                                       {"functions", Json::array()},
                                                       {"tool_choice", "none"},

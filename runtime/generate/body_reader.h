@@ -41,6 +41,8 @@ public:
   int64_t integerWithin(const char *key, int64_t otherwise, int64_t least, int64_t most) const;
   /// Returns the stop strings: one string, or a list of strings.
   std::vector<std::string> stops() const;
+  /// Returns `logit_bias`: ids of tokens, each with a number from -100 to 100.
+  std::vector<std::pair<int32_t, double>> biases() const;
   /// Returns `stream_options.include_usage`.
   bool includesUsage() const;
 

@@ -20,8 +20,6 @@ int64_t charactersOf(std::string_view text) {
   return count;
 }
 
-Json reasonOf(const Completion *end) { return end ? Json(std::string(finishName(end->finish))) : Json(nullptr); }
-
 Json bytesOf(const std::string &text) {
   Json bytes = Json::array();
   for (char one : text)
@@ -121,12 +119,36 @@ Json CompletionAnswer::chatLogProbabilities(std::span<const TokenScore> scores, 
   return {{"content", content}, {"refusal", nullptr}};
 }
 
+Json CompletionAnswer::reasonOf(const Completion *end, bool hasCalls) {
+  if (!end)
+    return nullptr;
+  return hasCalls && end->finish == Finish::Stop ? "tool_calls" : std::string(finishName(end->finish));
+}
+
+Json CompletionAnswer::callJson(size_t choice, size_t index, const ToolCall &call) const {
+  // Templates of Mistral refuse ids that are not 9 letters and digits.
+  uint64_t bits = std::hash<std::string>()(fmt::format("{} {} {}", head.id, choice, index));
+  std::string id;
+  for (; id.size() < 9; bits /= 36)
+    id += "0123456789abcdefghijklmnopqrstuvwxyz"[bits % 36];
+  return {{"id", id}, {"type", "function"}, {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
 Json CompletionAnswer::wholeChoice(size_t choice, const Completion &end) const {
   const Prompt &prompt = body.promptOf(choice);
   Json one = {{"index", choice}};
   Json scores = nullptr;
+  bool hasCalls = false;
   if (body.isChat) {
-    one["message"] = {{"role", "assistant"}, {"content", end.text}, {"refusal", nullptr}};
+    AnswerParts parts = splitAnswer(body.calls, end.text, /*isEnd=*/true);
+    hasCalls = !parts.calls.empty();
+    bool hasText = !parts.content.empty() || !hasCalls;
+    one["message"] = {
+        {"role", "assistant"}, {"content", hasText ? Json(parts.content) : Json(nullptr)}, {"refusal", nullptr}};
+    if (!parts.reasoning.empty())
+      one["message"]["reasoning_content"] = parts.reasoning;
+    for (size_t i = 0; i < parts.calls.size(); ++i)
+      one["message"]["tool_calls"].push_back(callJson(choice, i, parts.calls[i]));
     Written written = behindPrompt(choice);
     if (body.options.bestTokens)
       scores = chatLogProbabilities(end.scores, written);
@@ -142,7 +164,7 @@ Json CompletionAnswer::wholeChoice(size_t choice, const Completion &end) const {
     }
   }
   one["logprobs"] = scores;
-  one["finish_reason"] = reasonOf(&end);
+  one["finish_reason"] = reasonOf(&end, hasCalls);
   if (body.returnsIds || !tokenizer) {
     one["prompt_token_ids"] = prompt.ids;
     one["token_ids"] = end.tokens;
@@ -156,16 +178,37 @@ std::string CompletionAnswer::whole(std::span<const Completion> ends) const {
   for (size_t choice = 0; choice < ends.size(); ++choice)
     answer["choices"].push_back(wholeChoice(choice, ends[choice]));
   answer["usage"] = usage(ends);
+  if (!body.note.empty())
+    answer["note"] = body.note;
   return jsonText(answer);
+}
+
+Json CompletionAnswer::deltaOf(size_t choice, const News &news, bool &hasCalls) {
+  Sent &before = sent[choice];
+  before.text += news.text;
+  AnswerParts parts = splitAnswer(body.calls, before.text, news.end != nullptr);
+  Json delta = Json::object();
+  if (parts.content.size() > before.content)
+    delta["content"] = parts.content.substr(before.content);
+  if (parts.reasoning.size() > before.reasoning)
+    delta["reasoning_content"] = parts.reasoning.substr(before.reasoning);
+  for (size_t i = before.calls; i < parts.calls.size(); ++i) {
+    delta["tool_calls"].push_back({{"index", i}});
+    delta["tool_calls"].back().update(callJson(choice, i, parts.calls[i]));
+  }
+  before.content = parts.content.size();
+  before.reasoning = parts.reasoning.size();
+  before.calls = parts.calls.size();
+  hasCalls = before.calls > 0;
+  return delta;
 }
 
 std::string CompletionAnswer::event(size_t choice, const News &news) {
   Json one = {{"index", choice}};
   Json scores = nullptr;
+  bool hasCalls = false;
   if (body.isChat) {
-    one["delta"] = Json::object();
-    if (!news.text.empty())
-      one["delta"]["content"] = news.text;
+    one["delta"] = deltaOf(choice, news, hasCalls);
     if (body.options.bestTokens && !news.scores.empty())
       scores = chatLogProbabilities(news.scores, streamed[choice]);
   } else {
@@ -174,7 +217,7 @@ std::string CompletionAnswer::event(size_t choice, const News &news) {
       scores = logProbabilities(news.scores, streamed[choice]);
   }
   one["logprobs"] = scores;
-  one["finish_reason"] = reasonOf(news.end);
+  one["finish_reason"] = reasonOf(news.end, hasCalls);
   if (body.returnsIds || !tokenizer)
     one["token_ids"] = news.tokens;
   Json answer = open(body.isChat ? "chat.completion.chunk" : "text_completion");
@@ -188,6 +231,8 @@ std::string CompletionAnswer::firstEvent(size_t choice) const {
                                     {"delta", {{"role", "assistant"}, {"content", ""}}},
                                     {"logprobs", nullptr},
                                     {"finish_reason", nullptr}}});
+  if (!body.note.empty())
+    answer["note"] = body.note;
   return jsonText(answer);
 }
 

@@ -23,7 +23,7 @@ class CompletionAnswer {
 public:
   /// The body and the tokenizer must outlive this object.
   CompletionAnswer(AnswerHead head, const CompletionBody &body, const Tokenizer *tokenizer)
-      : head(std::move(head)), body(body), tokenizer(tokenizer), streamed(body.choices()) {
+      : head(std::move(head)), body(body), tokenizer(tokenizer), sent(body.choices()), streamed(body.choices()) {
     for (size_t choice = 0; choice < streamed.size(); ++choice)
       streamed[choice] = behindPrompt(choice);
   }
@@ -50,6 +50,18 @@ private:
     int64_t characters = 0;
     std::string open;
   };
+  /// What was sent of a choice of a streamed chat.
+  struct Sent {
+    std::string text; ///< before it is split
+    size_t content = 0, reasoning = 0, calls = 0;
+  };
+
+  /// Returns the call number `index` of a choice.
+  Json callJson(size_t choice, size_t index, const ToolCall &call) const;
+  /// Returns the parts of a streamed answer that were not sent, and sets whether it has calls.
+  Json deltaOf(size_t choice, const News &news, bool &hasCalls);
+  /// Returns why a text ended, or null if it has not ended.
+  static Json reasonOf(const Completion *end, bool hasCalls);
 
   /// Returns the `logprobs` of scored tokens, and adds the tokens to those written. With `echo`, the first token is
   /// that of the prompt, which has no score.
@@ -63,6 +75,7 @@ private:
   const AnswerHead head;
   const CompletionBody &body;
   const Tokenizer *const tokenizer;
+  std::vector<Sent> sent;
   std::vector<Written> streamed; ///< of the choices of a stream
 };
 

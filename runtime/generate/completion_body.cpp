@@ -1,6 +1,7 @@
 #include "runtime/generate/completion_body.h"
 
 #include "messages/data_error.h"
+#include "runtime/generate/chat_prompt.h"
 #include "runtime/generate/stop.h"
 #include "runtime/json_bounds.h"
 #include "runtime/tokenizer/tokenizer.h"
@@ -73,6 +74,11 @@ void readCommon(const BodyReader &reader, const BodyLimits &limits, CompletionBo
   sampling.topP = reader.number("top_p", 1);
   sampling.topK = reader.integer("top_k", 0);
   sampling.seed = static_cast<uint64_t>(reader.integer("seed", 0));
+  sampling.minP = reader.number("min_p", 0);
+  sampling.presencePenalty = reader.number("presence_penalty", 0);
+  sampling.frequencyPenalty = reader.number("frequency_penalty", 0);
+  sampling.repetitionPenalty = reader.number("repetition_penalty", 1);
+  sampling.bias = reader.biases();
   body.options.stop = reader.stops();
   body.choicesPerPrompt = reader.integerWithin("n", 1, 1, limits.choices);
   if (static_cast<int64_t>(body.choices()) > limits.choices)
@@ -83,6 +89,82 @@ void readCommon(const BodyReader &reader, const BodyLimits &limits, CompletionBo
   if (body.includesUsage && !body.stream)
     throw BodyError("stream_options is for streams; set stream, or omit it");
   body.returnsIds = reader.flag("return_token_ids");
+}
+
+/// Reads `response_format`. A JSON object constrains the text.
+void readFormat(const BodyReader &reader, bool hasTokenizer, CompletionBody &body) {
+  const Json *format = reader.find("response_format");
+  const Json type = format && format->is_object() ? format->value("type", Json()) : Json(format ? "" : "text");
+  if (type == "text")
+    return;
+  if (type == "json_schema")
+    throw BodyError("response_format json_schema is not supported; give json_object, and describe the object in the "
+                    "prompt");
+  if (type != "json_object")
+    throw BodyError("response_format is not an object with type text or json_object");
+  if (!hasTokenizer)
+    throw BodyError("response_format json_object needs a tokenizer, and the server has none");
+  if (body.options.grammar)
+    throw BodyError("response_format json_object and a tool_choice that requires a call exclude each other");
+  body.options.grammar = jsonObjectGrammar(answerHead(body.calls));
+}
+
+/// Returns the name of a function of `tools`, or of `tool_choice`.
+std::string functionName(const Json &tool, const char *key) {
+  const Json function =
+      tool.is_object() && tool.value("type", Json()) == "function" ? tool.value("function", Json()) : Json();
+  const Json name = function.is_object() ? function.value("name", Json()) : Json();
+  const std::string text = name.is_string() ? name.get<std::string>() : "";
+  bool isName = !text.empty() && text.size() <= 64 && std::ranges::all_of(text, [](char one) {
+    return std::isalnum(static_cast<unsigned char>(one)) || one == '_' || one == '-' || one == '.';
+  });
+  if (!isName)
+    throw BodyError(fmt::format(R"({} names no function: want {{"type": "function", "function": {{"name": ...}}}} )"
+                                "with a name of at most 64 letters, digits, _, - and .",
+                                key));
+  return text;
+}
+
+std::vector<std::string> functionNames(const Json &tools) {
+  if (!tools.is_array())
+    throw BodyError("tools is not a list of functions");
+  std::vector<std::string> names;
+  for (const Json &tool : tools)
+    names.push_back(functionName(tool, "tools"));
+  return names;
+}
+
+/// Reads `tools` and `tool_choice`. The functions become a variable of the template, unless no call is allowed.
+void readTools(const BodyReader &reader, const ChatTemplate &chat, Json &variables, CompletionBody &body) {
+  CallFormat format = callFormatOf(chat.source);
+  if (format == CallFormat::Harmony) // which has reasoning without tools, too
+    body.calls = format;
+  const Json *tools = reader.find("tools"), *given = reader.find("tool_choice");
+  std::vector<std::string> names = functionNames(tools ? *tools : Json::array());
+  const Json choice = given ? *given : Json(names.empty() ? "none" : "auto");
+  if (choice == "none" || (names.empty() && choice == "auto"))
+    return;
+  if (names.empty())
+    throw BodyError("tool_choice needs tools");
+  if (format == CallFormat::None)
+    throw BodyError("tools are not supported with this chat template, because the format of its model's calls is not "
+                    "known; the formats are those of Qwen and Hermes, Llama 3, Mistral and gpt-oss");
+  if (choice.is_object()) {
+    std::string name = functionName(choice, "tool_choice");
+    if (std::ranges::find(names, name) == names.end())
+      throw BodyError(fmt::format("tool_choice names {}, which is not in tools", name));
+    names = {name};
+  } else if (choice != "auto" && choice != "required") {
+    throw BodyError("tool_choice is neither none, auto or required, nor a function");
+  }
+  variables["tools"] = *tools;
+  body.calls = format;
+  if (choice == "auto")
+    return;
+  body.options.grammar = callGrammar(format, names, chat.source);
+  if (!body.options.grammar)
+    throw BodyError("tool_choice is not supported beyond auto and none with this chat template, because the calls of "
+                    "its model are not JSON alone");
 }
 
 /// Returns the text of a message: a string, or a list of parts of type text.
@@ -179,11 +261,32 @@ Request CompletionBody::request(size_t choice) const {
 
 CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, const BodyLimits &limits) {
   BodyReader reader(text, limits);
-  reader.refuseOthers({"model", "prompt", "max_tokens", "temperature", "top_p", "top_k", "seed", "stop", "stream",
-                       "stream_options", "echo", "user", "n", "best_of", "logprobs", "return_token_ids"});
+  reader.refuseOthers({"model",
+                       "prompt",
+                       "max_tokens",
+                       "temperature",
+                       "top_p",
+                       "top_k",
+                       "seed",
+                       "stop",
+                       "stream",
+                       "stream_options",
+                       "echo",
+                       "user",
+                       "n",
+                       "best_of",
+                       "logprobs",
+                       "return_token_ids",
+                       "min_p",
+                       "presence_penalty",
+                       "frequency_penalty",
+                       "repetition_penalty",
+                       "logit_bias",
+                       "response_format"});
   CompletionBody body;
   body.prompts = readPrompts(reader.find("prompt"), tokenizer, limits);
   readCommon(reader, limits, body);
+  readFormat(reader, tokenizer != nullptr, body);
   if (reader.integer("best_of", body.choicesPerPrompt) != body.choicesPerPrompt)
     throw BodyError("best_of is not supported beyond n; omit it");
   body.options.maxTokens = reader.integer("max_tokens", 16);
@@ -203,23 +306,52 @@ CompletionBody parseCompletionBody(std::string_view text, Tokenizer *tokenizer, 
 CompletionBody parseChatBody(std::string_view text, Tokenizer &tokenizer, const ChatTemplate &chat, int64_t context,
                              const BodyLimits &limits) {
   BodyReader reader(text, limits);
-  reader.refuseOthers({"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k",
-                       "seed", "stop", "stream", "stream_options", "user", "n", "logprobs", "top_logprobs",
-                       "return_token_ids", "documents", "chat_template_kwargs"});
+  reader.refuseOthers({"model",
+                       "messages",
+                       "max_tokens",
+                       "max_completion_tokens",
+                       "temperature",
+                       "top_p",
+                       "top_k",
+                       "seed",
+                       "stop",
+                       "stream",
+                       "stream_options",
+                       "user",
+                       "n",
+                       "logprobs",
+                       "top_logprobs",
+                       "return_token_ids",
+                       "documents",
+                       "chat_template_kwargs",
+                       "min_p",
+                       "presence_penalty",
+                       "frequency_penalty",
+                       "repetition_penalty",
+                       "logit_bias",
+                       "response_format",
+                       "tools",
+                       "tool_choice"});
   CompletionBody body;
   body.isChat = true;
   Json messages = readMessages(reader.find("messages"), chat);
-  std::string prompt;
+  Json variables = readVariables(reader);
+  readTools(reader, chat, variables, body);
+  readFormat(reader, /*hasTokenizer=*/true, body);
+  body.options.maxTokens = reader.integer("max_completion_tokens", reader.integer("max_tokens", context));
   try {
-    prompt = chat.render(messages, /*addsGenerationPrompt=*/true, readVariables(reader)).text;
+    ChatPrompt prompt = renderWithin(chat, tokenizer, messages, context, body.options.maxTokens, variables);
+    body.prompts = {{std::move(prompt.ids), std::move(prompt.text)}};
+    body.note = std::move(prompt.note);
   } catch (const ChatRefused &refused) {
     throw BodyError(refused.what());
+  } catch (const DataError &error) {
+    throw BodyError(error.what());
   }
-  body.prompts = {{encoded(tokenizer, prompt), prompt}};
   readCommon(reader, limits, body);
-  for (const std::string &stop : chat.stops)
-    body.options.stop.push_back(stop);
-  body.options.maxTokens = reader.integer("max_completion_tokens", reader.integer("max_tokens", context));
+  body.options.showsMarks = body.calls != CallFormat::None;
+  for (const std::vector<std::string> &stops : {chat.stops, callStops(body.calls)})
+    body.options.stop.insert(body.options.stop.end(), stops.begin(), stops.end());
   auto best = static_cast<int32_t>(reader.integerWithin("top_logprobs", 0, 0, limits.bestTokens));
   if (reader.flag("logprobs"))
     body.options.bestTokens = best;

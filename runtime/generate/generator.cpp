@@ -48,11 +48,25 @@ std::string whyNotServed(const Request &request, const GenerationSizes &sizes) {
     return fmt::format("top_p is {}, needs to be above 0 and at most 1", sampling.topP);
   if (sampling.topK < 0)
     return fmt::format("top_k is {}, needs to be at least 0", sampling.topK);
+  if (!(sampling.minP >= 0 && sampling.minP <= 1))
+    return fmt::format("min_p is {}, needs to be 0 to 1", sampling.minP);
+  for (auto [name, penalty] : {std::pair("presence_penalty", sampling.presencePenalty),
+                               std::pair("frequency_penalty", sampling.frequencyPenalty)})
+    if (!(std::abs(penalty) <= 2))
+      return fmt::format("{} is {}, needs to be -2 to 2", name, penalty);
+  if (!(sampling.repetitionPenalty > 0 && std::isfinite(sampling.repetitionPenalty)))
+    return fmt::format("repetition_penalty is {}, needs to be above 0", sampling.repetitionPenalty);
+  for (auto [token, bias] : sampling.bias)
+    if (token < 0 || token >= sizes.vocabulary)
+      return fmt::format("logit_bias names token {}, which is outside of the model's vocabulary of {}", token,
+                         sizes.vocabulary);
   return "";
 }
 
 void Generator::add(Request request, Listener listener, Abandoned isAbandoned) {
-  TextStream text(tokenizer, request.prompt, request.stop);
+  if (request.grammar && !tokenBytes)
+    tokenBytes.emplace(*tokenizer);
+  TextStream text(tokenizer, request.prompt, request.stop, request.showsMarks);
   active.push_back(
       {std::move(request), std::move(listener), std::move(isAbandoned), std::move(text), *slots.acquire(), {}});
 }
@@ -123,18 +137,36 @@ bool Generator::advance(Active &one) {
   return !isLast || end(one, Finish::Length, "");
 }
 
+std::optional<int32_t> Generator::choose(Active &one, std::span<const float> logits) {
+  const Request &request = one.request;
+  const Sampling &sampling = request.sampling;
+  std::vector<int32_t> &tokens = one.completion.tokens;
+  if (!request.grammar && sampling.leavesLogits())
+    return sampleToken(logits, sampling, tokens.size());
+  std::vector<float> adjusted = adjustedLogits(logits, sampling, request.prompt, tokens);
+  if (request.grammar && !tokenBytes->forbid(*request.grammar, one.place, adjusted))
+    return std::nullopt;
+  int32_t token = sampleToken(adjusted, sampling, tokens.size());
+  if (request.grammar)
+    request.grammar->push(one.place, tokenBytes->bytesOf(token));
+  return token;
+}
+
 /// Samples the next token.
 bool Generator::sample(Active &one) {
   std::vector<int32_t> &tokens = one.completion.tokens;
   std::span<const float> logits = decoder.logits(one.sequence);
-  int32_t token = sampleToken(logits, one.request.sampling, tokens.size());
+  std::optional<int32_t> chosen = choose(one, logits);
+  if (!chosen)
+    return end(one, Finish::Length, "");
+  int32_t token = *chosen;
   if (one.request.bestTokens)
     one.completion.scores.push_back(scoreToken(logits, token, *one.request.bestTokens));
   if (tokenizer && token == tokenizer->eodToken())
     return end(one, Finish::Stop, "");
   tokens.push_back(token);
   std::string piece = one.text.push(token);
-  if (one.text.isStopped())
+  if (one.text.isStopped() || (one.request.grammar && one.request.grammar->isComplete(one.place)))
     return end(one, Finish::Stop, piece);
   auto size = static_cast<int64_t>(tokens.size());
   if (size >= one.request.maxTokens || one.promptSize() + size >= decoder.sizes().context)

@@ -4,6 +4,7 @@
 
 #include "runtime/generate/cache.h"
 #include "runtime/generate/decode.h"
+#include "runtime/generate/grammar.h"
 #include "runtime/generate/request.h"
 #include "runtime/generate/text_stream.h"
 
@@ -40,8 +41,8 @@ public:
   /// Returns the number of requests that have not ended.
   size_t size() const { return active.size(); }
 
-  /// Adds a request. Requires that isFull() is false and whyNotServed() is empty. Each step drops the abandoned
-  /// requests.
+  /// Adds a request. Requires that isFull() is false, that whyNotServed() is empty, and a tokenizer for a grammar. Each
+  /// step drops the abandoned requests.
   void add(Request request, Listener listener, Abandoned isAbandoned = [] { return false; });
 
   /// Decodes one more token of each request, or processes some of the pending prompts, or both if the decoder mixes
@@ -56,6 +57,7 @@ private:
     TextStream text;
     uint32_t sequence;
     Completion completion;
+    Grammar::Place place = {};             ///< in the grammar of the request
     size_t toldTokens = 0, toldScores = 0; ///< how many the listener knows
 
     int64_t promptSize() const { return static_cast<int64_t>(request.prompt.size()); }
@@ -68,6 +70,8 @@ private:
   /// Uses the logits of a request's last token. Returns whether the request continues.
   bool advance(Active &one);
   bool sample(Active &one);
+  /// Returns the next token by the options and the grammar of the request; nothing if the grammar leaves none.
+  std::optional<int32_t> choose(Active &one, std::span<const float> logits);
   void tell(Active &one, std::string text);
   void dropAbandoned();
   bool end(Active &one, Finish finish, std::string text);
@@ -80,6 +84,7 @@ private:
   const Tokenizer *tokenizer;
   CacheSlots slots;
   std::list<Active> active;
+  std::optional<TokenBytes> tokenBytes; ///< made for the first request with a grammar
 };
 
 } // namespace espalier::rt

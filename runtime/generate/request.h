@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,12 +11,26 @@
 
 namespace espalier::rt {
 
+class Grammar;
+
 /// The sampling of the next token from the logits; see sample.h.
 struct Sampling {
   double temperature = 0; ///< 0: greedy
   int64_t topK = 0;       ///< sample from the k best tokens; 0: no limit
   double topP = 1;        ///< sample from the smallest set of best tokens with this total probability
   uint64_t seed = 0;      ///< equal seeds, prompts and options give equal text, independent of concurrent requests
+  double minP = 0;        ///< sample from tokens with at least this share of the best token's probability
+  /// OpenAI's penalties, subtracted from the logits of generated tokens: `presence` once, `frequency` per occurrence.
+  double presencePenalty = 0, frequencyPenalty = 0;
+  /// The penalty of transformers: positive logits of tokens of the prompt and the text are divided by this number,
+  /// negative ones are multiplied.
+  double repetitionPenalty = 1;
+  std::vector<std::pair<int32_t, double>> bias = {}; ///< added to the logits of tokens
+
+  /// Whether logits are sampled as the model gives them.
+  bool leavesLogits() const {
+    return presencePenalty == 0 && frequencyPenalty == 0 && repetitionPenalty == 1 && bias.empty();
+  }
 };
 
 /// A generation request.
@@ -23,9 +38,11 @@ struct Request {
   std::vector<int32_t> prompt; ///< at least one token
   int64_t maxTokens = 64;      ///< 0: no token is generated
   Sampling sampling;
-  std::vector<std::string> stop;     ///< the text ends before the first occurrence of any
-  std::optional<int32_t> bestTokens; ///< score generated tokens, with so many best alternatives each
-  bool scoresPrompt = false;         ///< also score the prompt, which is then processed one token at a time
+  std::shared_ptr<const Grammar> grammar; ///< of the text, which ends where the grammar ends; null: any text
+  bool showsMarks = false;                ///< the text has the special tokens that a tokenizer's decoder leaves out
+  std::vector<std::string> stop;          ///< the text ends before the first occurrence of any
+  std::optional<int32_t> bestTokens;      ///< score generated tokens, with so many best alternatives each
+  bool scoresPrompt = false;              ///< also score the prompt, which is then processed one token at a time
 };
 
 /// The logarithm of a token's probability under the model, before temperature and other sampling options.

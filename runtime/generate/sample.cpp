@@ -72,7 +72,7 @@ std::vector<TokenProbability> candidatesOf(std::span<const float> logits, std::s
                                            const Sampling &sampling) {
   constexpr size_t kFirstSorted = 64, kGrowth = 8;
   size_t most = isTopKUsed(sampling, logits.size()) ? static_cast<size_t>(sampling.topK) : logits.size();
-  bool isWhole = most < logits.size() || sampling.topP >= 1;
+  bool isWhole = most < logits.size() || (sampling.topP >= 1 && sampling.minP == 0);
   for (size_t count = isWhole ? most : std::min(kFirstSorted, most);; count = std::min(count * kGrowth, most)) {
     std::vector<TokenProbability> tokens;
     double sorted = 0, kept = 0;
@@ -84,7 +84,10 @@ std::vector<TokenProbability> candidatesOf(std::span<const float> logits, std::s
     size_t end = 0;
     while (end < tokens.size() && (end == 0 || sampling.topP >= 1 || kept < wanted))
       kept += tokens[end++].probability;
-    if (kept >= wanted || count == most) {
+    double least = tokens.front().probability * sampling.minP;
+    if (kept >= wanted || count == most || tokens.back().probability < least) {
+      while (end > 1 && (tokens[end - 1].probability < least || tokens[end - 1].probability == 0))
+        --end;
       tokens.resize(end);
       return tokens;
     }
@@ -105,6 +108,30 @@ std::vector<TokenProbability> distribution(std::span<const float> given, const S
   for (TokenProbability &token : tokens)
     token.probability /= kept;
   return tokens;
+}
+
+std::vector<float> adjustedLogits(std::span<const float> logits, const Sampling &sampling,
+                                  std::span<const int32_t> prompt, std::span<const int32_t> text) {
+  std::vector<float> adjusted(logits.begin(), logits.end());
+  std::vector<int32_t> counts(logits.size()); // -1: only in the prompt
+  for (int32_t token : prompt)
+    counts[static_cast<size_t>(token)] = -1;
+  for (int32_t token : text) {
+    int32_t &count = counts[static_cast<size_t>(token)];
+    count = std::max(count, 0) + 1;
+  }
+  for (size_t token = 0; token < counts.size(); ++token) {
+    if (counts[token] == 0)
+      continue;
+    double logit = adjusted[token];
+    logit = logit > 0 ? logit / sampling.repetitionPenalty : logit * sampling.repetitionPenalty;
+    if (counts[token] > 0)
+      logit -= sampling.presencePenalty + sampling.frequencyPenalty * counts[token];
+    adjusted[token] = static_cast<float>(logit);
+  }
+  for (auto [token, bias] : sampling.bias)
+    adjusted[static_cast<size_t>(token)] += static_cast<float>(bias);
+  return adjusted;
 }
 
 int32_t tokenAt(std::span<const TokenProbability> tokens, double place) {
@@ -132,15 +159,18 @@ int32_t sampleToken(std::span<const float> given, const Sampling &sampling, uint
   std::vector<float> changed;
   std::span<const float> logits = comparable(given, changed);
   double place = uniform(sampling.seed, draw);
-  bool isWhole = sampling.temperature > 0 && sampling.topP >= 1 && !isTopKUsed(sampling, logits.size());
+  bool isWhole =
+      sampling.temperature > 0 && sampling.topP >= 1 && sampling.minP == 0 && !isTopKUsed(sampling, logits.size());
   if (!isWhole)
     return tokenAt(distribution(logits, sampling), place);
   // Without a cut the order of the tokens does not matter, and sorting a vocabulary costs milliseconds.
   std::vector<float> weights = weightsOf(logits, sampling.temperature);
   double left = place * sumOf(weights);
   auto chosen = std::ranges::find_if(weights, [&](float weight) { return (left -= weight) < 0; });
-  auto last = std::ssize(weights) - 1; // reached by rounding errors
-  return static_cast<int32_t>(std::min(chosen - weights.begin(), last));
+  if (chosen == weights.end()) // reached by rounding errors
+    while (*--chosen == 0) {
+    }
+  return static_cast<int32_t>(chosen - weights.begin());
 }
 
 } // namespace espalier::rt

@@ -15,9 +15,14 @@ struct TokenProbability {
 };
 
 /// Returns the candidate tokens, best first; ties go to the lower token. Probabilities sum to 1. Logits are divided by
-/// the temperature, then cut to the topK best, then to the smallest set with total probability topP. Temperature 0
-/// leaves one token.
+/// the temperature, then cut to the topK best, then to the smallest set with total probability topP, then to
+/// the tokens with minP of the best token's probability. Tokens without probability are left out. Temperature 0 leaves
+/// one token.
 std::vector<TokenProbability> distribution(std::span<const float> logits, const Sampling &sampling);
+
+/// Returns the logits with the penalties and the bias of `sampling`, for the next token behind `prompt` and `text`.
+std::vector<float> adjustedLogits(std::span<const float> logits, const Sampling &sampling,
+                                  std::span<const int32_t> prompt, std::span<const int32_t> text);
 
 /// Returns the score of `token`, with the `best` most probable tokens.
 TokenScore scoreToken(std::span<const float> logits, int32_t token, int32_t best);

@@ -50,7 +50,12 @@ std::string TextStream::push(int32_t token) {
   if (!tokenizer)
     return "";
   ids.push_back(token);
-  return take(/*isEnd=*/false);
+  std::string text = take(/*isEnd=*/false);
+  if (!showsMarks || !tokenizer->hasToken(token))
+    return text;
+  std::string mark = tokenizer->markOf(token);
+  bool isHidden = !mark.empty() && tokenizer->decode({&token, 1}).empty();
+  return isHidden ? text + filter.push(mark) : text;
 }
 
 std::string TextStream::finish() { return tokenizer ? take(/*isEnd=*/true) + filter.finish() : ""; }

@@ -27,9 +27,12 @@ std::string textOfPrompt(const Tokenizer &tokenizer, std::span<const int32_t> pr
 /// Decodes the continuation of a prompt incrementally. Text is returned as soon as no later token can change it.
 class TextStream {
 public:
-  /// Without a tokenizer there is no text. The tokenizer must outlive this object.
-  TextStream(const Tokenizer *tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops)
-      : tokenizer(tokenizer), filter(std::move(stops)), ids(prompt.begin(), prompt.end()), settled(ids.size()) {}
+  /// Without a tokenizer there is no text. The tokenizer must outlive this object. `showsMarks`: the text also has the
+  /// tokens that mark a place and that the decoder leaves out.
+  TextStream(const Tokenizer *tokenizer, std::span<const int32_t> prompt, std::vector<std::string> stops,
+             bool showsMarks = false)
+      : tokenizer(tokenizer), filter(std::move(stops)), showsMarks(showsMarks), ids(prompt.begin(), prompt.end()),
+        settled(ids.size()) {}
 
   /// Adds a token. Returns the text that is now final.
   std::string push(int32_t token);
@@ -42,6 +45,7 @@ private:
 
   const Tokenizer *tokenizer;
   StopFilter filter;
+  bool showsMarks;
   std::vector<int32_t> ids; ///< the prompt and the tokens
   size_t settled;           ///< ids whose text was passed to the filter
   size_t taken = 0;         ///< bytes of the text of the other ids that were passed to the filter

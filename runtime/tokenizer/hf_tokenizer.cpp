@@ -11,6 +11,7 @@
 #include "runtime/utf8.h"
 
 #include <filesystem>
+#include <set>
 
 namespace espalier::rt {
 
@@ -26,6 +27,7 @@ struct HfFile {
   bool takesWholeWords = false, fallsBackToBytes = false, fusesUnknown = false;
   int32_t unknownId = -1, eodId = -1;
   std::array<int32_t, 256> byteTokens; // <0x00> to <0xFF>, -1 where absent
+  std::set<int32_t> marks;             // the special tokens
   std::vector<int32_t> prefix, suffix; // tokens that the post-processor adds
 };
 
@@ -78,6 +80,7 @@ public:
   int64_t vocabSize() const override { return file->vocabulary.size(); }
   bool hasToken(int32_t id) const override { return file->vocabulary.hasToken(id); }
   int32_t eodToken() const override { return file->eodId; }
+  std::string markOf(int32_t id) const override { return file->marks.contains(id) ? file->vocabulary.textOf(id) : ""; }
   std::unique_ptr<Tokenizer> clone() const override { return std::make_unique<HfTokenizer>(file, addsFrame); }
 
 private:
@@ -281,6 +284,8 @@ std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options) {
       throw DataError(file->name,
                       fmt::format("added token \"{}\" has id {}, want 0 to {}", token.text, token.id, limit - 1));
     file->vocabulary.setToken(token.id, token.text);
+    if (token.isSpecial)
+      file->marks.insert(token.id);
   }
   readPostProcessor(*file, fieldOf(file->json, "post_processor"), 0);
   findEndOfDocument(*file, options.eodText);

@@ -152,6 +152,10 @@ public:
     int32_t id = model->proto.trainer_spec().eos_id();
     return id < model->proto.pieces_size() ? id : -1;
   }
+  std::string markOf(int32_t id) const override {
+    bool isMark = id >= 0 && id < model->proto.pieces_size() && model->type(id) == Piece::CONTROL;
+    return isMark ? model->proto.pieces(id).piece() : "";
+  }
   std::unique_ptr<Tokenizer> clone() const override {
     return std::make_unique<SentencePieceTokenizer>(model, addsBos, recognizesSpecial);
   }

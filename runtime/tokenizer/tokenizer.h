@@ -25,6 +25,9 @@ public:
   virtual bool hasToken(int32_t id) const { return id >= 0 && id < vocabSize(); }
   /// Returns the end-of-document id, or -1 if the vocabulary has none.
   virtual int32_t eodToken() const = 0;
+  /// Returns the text of a token that is no text itself but marks a place of a text, such as <|im_end|>; empty for
+  /// other tokens.
+  virtual std::string markOf(int32_t) const { return ""; }
   /// Returns the same tokenizer for another thread.
   virtual std::unique_ptr<Tokenizer> clone() const = 0;
 

@@ -161,6 +161,43 @@ def check_chat(server):
     print("a chat is the completion of its template")
 
 
+def check_sampling(server):
+    """Penalties and biases change what is chosen, and the scores stay those of the model."""
+    body = {"prompt": "The plan", "max_tokens": 8, "temperature": 0, "logprobs": 1, "return_token_ids": True}
+    plain = server.answer(**body)["choices"][0]
+    biased = server.answer(**body, logit_bias={"65": 100})["choices"][0]
+    assert biased["text"] == "A" * 8 and biased["token_ids"] == [65] * 8, biased
+    first, chosen = plain["logprobs"]["top_logprobs"][0], biased["logprobs"]["top_logprobs"][0]
+    assert all(abs(chosen[token] - value) < 1e-5 for token, value in first.items()), (first, chosen)
+    for key in ("presence_penalty", "frequency_penalty"):
+        both = server.answer(**body, logit_bias={"65": 100, "66": 100}, **{key: 2})["choices"][0]
+        assert set(both["text"]) == {"A", "B"}, (key, both)
+    for key, value in (("min_p", 1), ("repetition_penalty", 5)):
+        same = server.answer(**{**body, "temperature": 1.5}, **{key: value})["choices"][0]
+        assert key != "min_p" or same["token_ids"] == plain["token_ids"], (same, plain)
+    for refused in ({"presence_penalty": 3}, {"min_p": 2}, {"repetition_penalty": 0}, {"logit_bias": {"999": 1}}):
+        status, text = server.ask(json.dumps({"prompt": "a", **refused}))
+        assert status == 400 and next(iter(refused)) in text, (refused, text)
+    print("penalties and biases are of the choice, and scores of the model")
+
+
+def check_json(server):
+    """Answers are JSON objects, or beginnings of one at max_tokens."""
+    body = {"response_format": {"type": "json_object"}, "temperature": 1.2, "n": 24, "seed": 5}
+    whole = server.answer(prompt="The plan", max_tokens=40, **body)
+    texts = [choice["text"] for choice in whole["choices"] if choice["finish_reason"] == "stop"]
+    assert len(texts) > 2 and all(isinstance(json.loads(text), dict) for text in texts), whole
+    cut = [choice["text"] for choice in whole["choices"] if choice["finish_reason"] == "length"]
+    assert all(text.lstrip().startswith("{") or not text.strip() for text in cut), cut
+    events = server.events(prompt="The plan", max_tokens=40, **body)
+    first = "".join(event["choices"][0]["text"] for event in events if event["choices"][0]["index"] == 0)
+    assert first == whole["choices"][0]["text"], (first, whole)
+    chat = server.answer("/v1/chat/completions", messages=MESSAGES, max_tokens=16, logit_bias={str(ord("}")): 100}, **body)
+    for choice in chat["choices"]:
+        assert choice["message"]["content"].lstrip() == "{}" or choice["finish_reason"] == "length", choice
+    print("an answer of json_object is a JSON object")
+
+
 def check_pages(server):
     """Metrics, the page, and what browsers ask before they send a request of another page."""
     metrics = dict(line.rsplit(" ", 1) for line in server.get("/metrics").splitlines() if not line.startswith("#"))
@@ -284,6 +321,8 @@ def main():
     check_choices(server)
     check_scores(server)
     check_chat(server)
+    check_sampling(server)
+    check_json(server)
     check_pages(server)
     server.end()
     guarded = Server(token=TOKEN)

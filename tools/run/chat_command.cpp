@@ -3,6 +3,7 @@
 #include "tools/run/chat_format.h"
 #include "tools/run/model_arguments.h"
 
+#include "runtime/generate/chat_prompt.h"
 #include "runtime/generate/generator.h"
 #include "runtime/generate/text_stream.h"
 #include "runtime/status.h"
@@ -74,31 +75,17 @@ private:
 
   /// Returns the tokens of the conversation. Drops its oldest turns while it leaves no room for an answer.
   std::vector<int32_t> promptOfChat() {
-    int64_t room = std::min(arguments.maxTokens.value_or(context), context / 4), dropped = 0;
-    size_t first = messages.front().role == "system" ? 1 : 0;
-    for (;;) {
-      std::vector<int32_t> ids = tokenizer.encode(textOfChat());
-      bool fits = static_cast<int64_t>(ids.size()) + room <= context;
-      if (fits || messages.size() < first + 3) {
-        if (dropped > 0)
-          fmt::print(stderr,
-                     "espalier: note: the conversation exceeds the context of {} tokens; its {} oldest "
-                     "messages are left out\n",
-                     context, dropped);
-        return ids;
-      }
-      messages.erase(messages.begin() + static_cast<ptrdiff_t>(first),
-                     messages.begin() + static_cast<ptrdiff_t>(first) + 2);
-      dropped += 2;
-    }
-  }
-
-  std::string textOfChat() const {
     auto list = nlohmann::ordered_json::array();
     for (const rt::ChatMessage &message : messages)
       list.push_back({{"role", message.role}, {"content", message.content}});
     try {
-      return format.found.chat->render(list, /*addsGenerationPrompt=*/true).text;
+      rt::ChatPrompt prompt =
+          rt::renderWithin(*format.found.chat, tokenizer, list, context, arguments.maxTokens.value_or(context));
+      if (!prompt.note.empty())
+        fmt::print(stderr, "espalier: note: {}\n", prompt.note);
+      auto first = messages.begin() + (messages.front().role == "system" ? 1 : 0);
+      messages.erase(first, first + static_cast<std::ptrdiff_t>(prompt.leftOut));
+      return prompt.ids;
     } catch (const rt::ChatRefused &refused) {
       throw rt::PlanError(refused.what());
     }
@@ -165,18 +152,13 @@ void addChatCommand(const Verb &app) {
   verb.option("--prompt", arguments->prompts,
               "message to answer in place of the lines of standard input; may be repeated")
       .oneValueEach();
-  verb.option("--system-message", arguments->system, "instructions for the model, before the conversation");
+  verb.option("--system,--system-message", arguments->system, "instructions for the model, before the conversation");
   verb.option("--chat-template", arguments->chatTemplate, "format of chats; default: the tokenizer's chat_template")
       .oneOf(rt::chatTemplateNames());
   verb.option("--max-tokens", arguments->maxTokens, "tokens of an answer at most").range(1, 1 << 30);
   verb.option("--temperature", arguments->sampling.temperature, "default 0.7; 0: the best token each time")
       .range(0.0, 1e6);
-  verb.option("--top-k", arguments->sampling.topK, "draw from so many best tokens; default: all").range(0, 1 << 30);
-  verb.option("--top-p", arguments->sampling.topP,
-              "default 0.95: draw from the best tokens with this probability together")
-      .range(1e-9, 1.0);
-  verb.option("--seed", arguments->sampling.seed, "of the draws; equal seeds give equal text")
-      .range(0, std::numeric_limits<int64_t>::max());
+  addSamplingOptions(verb, arguments->sampling);
   verb.action([arguments] { return chat(*arguments); });
 }
 

@@ -1,8 +1,10 @@
 // `espalier generate`: reads prompts and prints completions.
 #include "tools/commands.h"
+#include "tools/run/chat_format.h"
 #include "tools/run/model_arguments.h"
 
 #include "messages/data_error.h"
+#include "runtime/generate/chat_prompt.h"
 #include "runtime/generate/decode_processes.h"
 #include "runtime/generate/generator.h"
 #include "runtime/status.h"
@@ -20,9 +22,9 @@ namespace {
 struct GenerateArguments {
   ModelArguments model;
   std::vector<std::string> prompts, ids;
-  std::string file;
+  std::string file, system, chatTemplate;
   rt::Request request; ///< all settings except the prompt
-  bool json = false;
+  bool json = false, isChat = false;
   Option maxTokens;
   std::vector<Option> ofDraws; ///< options without effect at temperature 0
 };
@@ -80,6 +82,30 @@ std::vector<Prompt> readLines(const std::string &file) {
   return lines;
 }
 
+/// Opens the format of chats. Throws PlanError if the model has none.
+ChatFormat openChat(const GenerateArguments &arguments, const std::vector<Prompt> &texts) {
+  if (!arguments.ids.empty() || texts.empty())
+    throw rt::PlanError("--chat is for prompts that are text; give --prompt TEXT or --file FILE, without --tokens");
+  ChatFormat chat = openChats(arguments.model, arguments.chatTemplate);
+  if (!chat.found.chat)
+    throw rt::PlanError(fmt::format("--chat: {}", chat.found.whyNot));
+  return chat;
+}
+
+/// Returns the tokens of a chat whose user says the prompt.
+std::vector<int32_t> promptOfChat(const ChatFormat &chat, const GenerateArguments &arguments, const Prompt &prompt,
+                                  int64_t context) {
+  auto messages = nlohmann::ordered_json::array();
+  if (!arguments.system.empty())
+    messages.push_back({{"role", "system"}, {"content", arguments.system}});
+  messages.push_back({{"role", "user"}, {"content", prompt.text}});
+  try {
+    return rt::renderWithin(*chat.found.chat, *chat.tokenizer, messages, context, arguments.request.maxTokens).ids;
+  } catch (const rt::ChatRefused &refused) {
+    throw rt::PlanError(fmt::format("{}: {}", prompt.name, refused.what()));
+  }
+}
+
 std::vector<rt::Request> requestsOf(const GenerateArguments &arguments, rt::Tokenizer *tokenizer,
                                     const rt::GenerationSizes &sizes) {
   std::vector<Prompt> texts;
@@ -90,16 +116,22 @@ std::vector<rt::Request> requestsOf(const GenerateArguments &arguments, rt::Toke
       texts.push_back(std::move(line));
   if (!tokenizer && (!texts.empty() || !arguments.request.stop.empty()))
     throw rt::PlanError("text needs a tokenizer; give --tokenizer KIND, or prompts as ids with --tokens");
+  std::optional<ChatFormat> chat;
+  if (arguments.isChat)
+    chat = openChat(arguments, texts);
   std::vector<rt::Request> requests;
   auto add = [&](std::vector<int32_t> prompt, const std::string &name) {
     requests.push_back(arguments.request);
     requests.back().prompt = std::move(prompt);
+    if (chat)
+      requests.back().stop.insert(requests.back().stop.end(), chat->found.chat->stops.begin(),
+                                  chat->found.chat->stops.end());
     if (std::string reason = rt::whyNotServed(requests.back(), sizes); !reason.empty())
       throw rt::PlanError(fmt::format("{}: {}", name, reason));
     noteShortContext(arguments, requests.back(), name, sizes.context);
   };
   for (const Prompt &prompt : texts)
-    add(tokenizer->encode(prompt.text), prompt.name);
+    add(chat ? promptOfChat(*chat, arguments, prompt, sizes.context) : tokenizer->encode(prompt.text), prompt.name);
   for (const std::string &text : arguments.ids)
     add(parseIds(text), fmt::format("--tokens '{}'", text.substr(0, 40)));
   if (requests.empty())
@@ -141,7 +173,8 @@ void print(const GenerateArguments &arguments, const Model &model, const std::ve
     if (arguments.json)
       all.push_back(describe(requests[i], completions[i]));
     else if (model.tokenizer)
-      fmt::print("{}{}\n", rt::textOfPrompt(*model.tokenizer, requests[i].prompt), completions[i].text);
+      fmt::print("{}{}\n", arguments.isChat ? "" : rt::textOfPrompt(*model.tokenizer, requests[i].prompt),
+                 completions[i].text);
     else
       fmt::print("{}\n", fmt::join(completions[i].tokens, " "));
   }
@@ -151,6 +184,8 @@ void print(const GenerateArguments &arguments, const Model &model, const std::ve
 
 int generate(GenerateArguments &arguments) {
   refuseUnusedOptions(arguments);
+  if (!arguments.isChat && !(arguments.system.empty() && arguments.chatTemplate.empty()))
+    throw rt::PlanError("--system and --chat-template are of chats; give --chat");
   arguments.model.texts =
       arguments.file.empty() && arguments.prompts.size() + arguments.ids.size() == 1 ? 1 : arguments.model.texts;
   Model model = openModel(arguments.model);
@@ -192,13 +227,13 @@ void addGenerateCommand(const Verb &app) {
       generateVerb.option("--max-tokens", request.maxTokens, "tokens to generate at most").range(1, 1 << 30);
   generateVerb.option("--temperature", request.sampling.temperature, "0 (default): the best token each time")
       .range(0.0, 1e6);
-  arguments->ofDraws = {
-      generateVerb.option("--top-k", request.sampling.topK, "draw from so many best tokens; default: all")
-          .range(0, 1 << 30),
-      generateVerb.option("--top-p", request.sampling.topP, "draw from the best tokens with this probability together")
-          .range(1e-9, 1.0),
-      generateVerb.option("--seed", request.sampling.seed, "of the draws; equal seeds give equal text")
-          .range(0, std::numeric_limits<int64_t>::max())};
+  arguments->ofDraws = addSamplingOptions(generateVerb, request.sampling);
+  generateVerb.flag("--chat", arguments->isChat, "a prompt is a message of a user, which the model answers");
+  generateVerb.option("--system,--system-message", arguments->system,
+                      "of chats: instructions for the model, before the message");
+  generateVerb
+      .option("--chat-template", arguments->chatTemplate, "format of chats; default: the tokenizer's chat_template")
+      .oneOf(rt::chatTemplateNames());
   generateVerb.option("--stop", request.stop, "end before this text; may be repeated").oneValueEach();
   generateVerb.flag("--processes", arguments->model.comm.processes, "ranks as processes of this host");
   rt::RunOptions &run = arguments->model.run;

@@ -7,6 +7,7 @@
 #include "tools/run/folder_model.h"
 
 #include <fmt/format.h>
+#include <limits>
 
 namespace espalier {
 
@@ -33,6 +34,30 @@ void addFolderOptions(const Verb &command, ModelArguments &arguments) {
   command.flag("--allow-nan", arguments.allowsNan, "load weights that are NaN or infinite, too");
   addTokenizerOptions(command, arguments.tokenizer);
   arguments.tokenizerGiven = command.find("--tokenizer");
+}
+
+std::vector<Option> addSamplingOptions(const Verb &command, rt::Sampling &sampling) {
+  std::string most = sampling.topP < 1 ? fmt::format("default {}: ", sampling.topP) : "";
+  std::vector<Option> ofDraws = {
+      command.option("--top-k", sampling.topK, "draw from so many best tokens; default: all").range(0, 1 << 30),
+      command.option("--top-p", sampling.topP, most + "draw from the best tokens with this probability together")
+          .range(1e-9, 1.0),
+      command
+          .option("--min-p", sampling.minP, "draw from tokens with at least this share of the best token's probability")
+          .range(0.0, 1.0),
+      command.option("--seed", sampling.seed, "of the draws; equal seeds give equal text")
+          .range(0, std::numeric_limits<int64_t>::max())};
+  command
+      .option("--repetition-penalty", sampling.repetitionPenalty,
+              "divides positive logits of tokens of the prompt and the text, and multiplies negative ones; default 1")
+      .range(1e-9, 1e6);
+  command.option("--presence-penalty", sampling.presencePenalty, "is subtracted from the logits of tokens of the text")
+      .range(-2.0, 2.0);
+  command
+      .option("--frequency-penalty", sampling.frequencyPenalty,
+              "is subtracted from the logit of a token for each time that the text has it")
+      .range(-2.0, 2.0);
+  return ofDraws;
 }
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include "runtime/checkpoint/start.h"
 #include "runtime/generate/decode.h"
+#include "runtime/generate/request.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "tools/run/choose_comm.h"
 
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace espalier {
 
@@ -34,6 +36,9 @@ struct ModelArguments {
 void addModelOptions(const Verb &command, ModelArguments &arguments);
 /// Adds all of them except the plan argument and --checkpoint.
 void addFolderOptions(const Verb &command, ModelArguments &arguments);
+
+/// Adds the options of sampling, except the temperature. Returns those that have an effect on draws alone.
+std::vector<Option> addSamplingOptions(const Verb &command, rt::Sampling &sampling);
 
 /// A plan for generation, and the state that generation needs.
 struct Model {

@@ -41,7 +41,8 @@ TEST(CompletionBody, HasOpenAisDefaults) {
 
 TEST(CompletionBody, ReadsEveryOption) {
   CompletionBody body = parse(R"({"prompt": [1, 2], "max_tokens": 3, "temperature": 0.5, "top_p": 0.9, "top_k": 4,
-    "seed": 5, "stop": ["x", "yz"], "stream": true, "n": 2, "best_of": 2, "logprobs": 3, "presence_penalty": 0,
+    "seed": 5, "stop": ["x", "yz"], "stream": true, "n": 2, "best_of": 2, "logprobs": 3, "presence_penalty": 0.5,
+    "frequency_penalty": -1, "repetition_penalty": 1.5, "min_p": 0.1, "logit_bias": {"7": -100, "8": 2.5},
     "stream_options": {"include_usage": true}, "return_token_ids": true})");
   EXPECT_EQ(body.prompts[0].ids, (std::vector<int32_t>{1, 2}));
   EXPECT_EQ(body.options.maxTokens, 3);
@@ -49,6 +50,11 @@ TEST(CompletionBody, ReadsEveryOption) {
   EXPECT_EQ(body.options.sampling.topP, 0.9);
   EXPECT_EQ(body.options.sampling.topK, 4);
   EXPECT_EQ(body.options.sampling.seed, 5U);
+  EXPECT_EQ(body.options.sampling.presencePenalty, 0.5);
+  EXPECT_EQ(body.options.sampling.frequencyPenalty, -1);
+  EXPECT_EQ(body.options.sampling.repetitionPenalty, 1.5);
+  EXPECT_EQ(body.options.sampling.minP, 0.1);
+  EXPECT_THAT(body.options.sampling.bias, ElementsAre(std::pair(7, -100.0), std::pair(8, 2.5)));
   EXPECT_EQ(body.options.stop, (std::vector<std::string>{"x", "yz"}));
   EXPECT_EQ(body.options.bestTokens, 3);
   EXPECT_FALSE(body.options.scoresPrompt);
@@ -119,7 +125,8 @@ TEST(ChatBody, RejectsInvalidBodies) {
   EXPECT_EQ(fault(R"({"messages": [{"role": "user"}]})"), content);
   EXPECT_EQ(fault(R"({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]})"), content);
   EXPECT_EQ(fault(R"({"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function"}]})"),
-            "tools is not supported; omit it");
+            "tools names no function: want {\"type\": \"function\", \"function\": {\"name\": ...}} with a name of at "
+            "most 64 letters, digits, _, - and .");
   EXPECT_EQ(fault(R"({"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2})"),
             "top_logprobs needs logprobs true");
 }
@@ -149,7 +156,16 @@ TEST(CompletionBody, RejectsInvalidBodies) {
             "2 prompts with n 100 make 200 answers, at most 128 are given");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "best_of": 2})"), "best_of is not supported beyond n; omit it");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "logprobs": 21})"), "logprobs is 21, needs to be 0 to 20");
-  EXPECT_EQ(faultOf(R"({"prompt": "a", "logit_bias": {"5": 1}})"), "logit_bias is not supported; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "logit_bias": [5]})"), "logit_bias is not an object with ids of tokens as keys");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "logit_bias": {"5x": 1}})"),
+            "logit_bias has the key '5x', which is no id of a token");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "logit_bias": {"5": 101}})"),
+            "logit_bias of token 5 is not a number from -100 to 100");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "suffix": "b"})"), "suffix is not supported; omit it");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {}}})"),
+            "response_format json_schema is not supported; give json_object, and describe the object in the prompt");
+  EXPECT_EQ(faultOf(R"({"prompt": "a", "response_format": 5})"),
+            "response_format is not an object with type text or json_object");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream_options": {"include_usage": true}})"),
             "stream_options is for streams; set stream, or omit it");
   EXPECT_EQ(faultOf(R"({"prompt": "a", "stream": true, "stream_options": {"include_usage": 1}})"),
@@ -235,6 +251,116 @@ TEST(CompletionAnswer, HasIdsWithoutATokenizer) {
   EXPECT_EQ(choice["token_ids"], nlohmann::json::array({9}));
   EXPECT_EQ(choice["prompt_token_ids"], nlohmann::json::array({7}));
   EXPECT_EQ(choice["logprobs"]["tokens"], nlohmann::json::array({"token_id:9"}));
+}
+
+const std::string toolChat = R"("messages": [{"role": "user", "content": "a"}], "tools": [
+    {"type": "function", "function": {"name": "f", "parameters": {}}},
+    {"type": "function", "function": {"name": "g"}}])";
+
+CompletionBody parseTools(const std::string &keys, const char *format = "<tool_call>") {
+  const std::string source =
+      "{% for t in tools or [] %}{{ t.function.name }},{% endfor %}{{ messages[0].content }}{# " + std::string(format) +
+      " #}";
+  ChatTemplate chat{"tokenizer", source, jinja::Template(source), "", "", {}, {}};
+  return parseChatBody("{" + keys + "}", *makeByteTokenizer(), chat, /*context=*/100);
+}
+
+TEST(ChatBody, GivesATemplateItsTools) {
+  CompletionBody body = parseTools(toolChat);
+  EXPECT_EQ(body.prompts[0].text, "f,g,a");
+  EXPECT_EQ(body.calls, CallFormat::Hermes);
+  EXPECT_TRUE(body.options.showsMarks);
+  EXPECT_EQ(body.options.grammar, nullptr);
+  body = parseTools(toolChat + R"(, "tool_choice": "none")");
+  EXPECT_EQ(body.prompts[0].text, "a");
+  EXPECT_EQ(body.calls, CallFormat::None);
+  EXPECT_NE(parseTools(toolChat + R"(, "tool_choice": "required")").options.grammar, nullptr);
+  auto named = parseTools(toolChat + R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})").options;
+  Grammar::Place place;
+  EXPECT_TRUE(named.grammar->push(place, "<tool_call>\n{\"name\": \"g"));
+  place = {};
+  EXPECT_FALSE(named.grammar->push(place, "<tool_call>\n{\"name\": \"f"));
+}
+
+TEST(ChatBody, RefusesToolsWithAReason) {
+  auto fault = [](const std::string &keys, const char *format = "<tool_call>") {
+    try {
+      parseTools(keys, format);
+    } catch (const BodyError &error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(
+      fault(toolChat, ""),
+      "tools are not supported with this chat template, because the format of its model's calls is not known; the "
+      "formats are those of Qwen and Hermes, Llama 3, Mistral and gpt-oss");
+  EXPECT_EQ(fault(toolChat + R"(, "tool_choice": "none")", ""), "none");
+  EXPECT_EQ(fault(toolChat + R"(, "tool_choice": {"type": "function", "function": {"name": "h"}})"),
+            "tool_choice names h, which is not in tools");
+  EXPECT_EQ(fault(toolChat + R"(, "tool_choice": "all")"),
+            "tool_choice is neither none, auto or required, nor a function");
+  EXPECT_EQ(fault(R"("messages": [{"role": "user", "content": "a"}], "tool_choice": "required")"),
+            "tool_choice needs tools");
+  EXPECT_EQ(fault(toolChat + R"(, "tool_choice": "required")", "<|channel|><|message|>"),
+            "tool_choice is not supported beyond auto and none with this chat template, because the calls of its model "
+            "are not JSON alone");
+  EXPECT_EQ(fault(toolChat + R"(, "tool_choice": "required", "response_format": {"type": "json_object"})"),
+            "response_format json_object and a tool_choice that requires a call exclude each other");
+}
+
+TEST(ChatBody, LeavesOutTheOldestTurns) {
+  std::string messages = R"("messages": [)";
+  for (const char *text : {"first", "second", "third"})
+    messages += std::string(R"({"role": "user", "content": ")") + text + std::string(40, '.') + "\"},";
+  messages.back() = ']';
+  const std::string source = "{% for m in messages %}{{ m.content }}{% endfor %}";
+  ChatTemplate chat{"tokenizer", source, jinja::Template(source), "", "", {}, {}};
+  CompletionBody body = parseChatBody("{" + messages + R"(, "max_tokens": 5})", *makeByteTokenizer(), chat, 100);
+  EXPECT_EQ(body.prompts[0].text, "second" + std::string(40, '.') + "third" + std::string(40, '.'));
+  EXPECT_EQ(body.note, "the conversation exceeds the context of 100 tokens; its oldest message is left out");
+  auto tokenizer = makeByteTokenizer();
+  CompletionAnswer answer({}, body, tokenizer.get());
+  std::vector<Completion> ends(1);
+  EXPECT_EQ(nlohmann::json::parse(answer.whole(ends))["note"], body.note);
+  EXPECT_EQ(nlohmann::json::parse(answer.firstEvent(0))["note"], body.note);
+}
+
+TEST(CompletionAnswer, HasToolCalls) {
+  CompletionBody body = parseTools(toolChat);
+  const std::string text = "Well.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
+  std::vector<Completion> ends(1);
+  ends[0].text = text;
+  ends[0].finish = Finish::Stop;
+  auto tokenizer = makeByteTokenizer();
+  CompletionAnswer answer({"id", "tiny", 12}, body, tokenizer.get());
+  nlohmann::json choice = nlohmann::json::parse(answer.whole(ends))["choices"][0], message = choice["message"];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(message["content"], "Well.");
+  ASSERT_EQ(message["tool_calls"].size(), 1U);
+  nlohmann::json call = message["tool_calls"][0];
+  EXPECT_EQ(call["type"], "function");
+  EXPECT_THAT(call["id"].get<std::string>(), testing::MatchesRegex("[0-9a-z]{9}"));
+  EXPECT_EQ(call["function"], (nlohmann::json{{"name", "f"}, {"arguments", "{\"x\":1}"}}));
+
+  std::string content;
+  nlohmann::json calls = nlohmann::json::array(), reason;
+  for (size_t at = 0; at < text.size(); ++at) {
+    bool isLast = at + 1 == text.size();
+    News news{.text = text.substr(at, 1), .end = isLast ? &ends[0] : nullptr};
+    nlohmann::json event = nlohmann::json::parse(answer.event(0, news))["choices"][0];
+    content += event["delta"].value("content", "");
+    for (const nlohmann::json &one : event["delta"].value("tool_calls", nlohmann::json::array()))
+      calls.push_back(one);
+    reason = event["finish_reason"];
+  }
+  EXPECT_EQ(content, "Well.");
+  EXPECT_EQ(reason, "tool_calls");
+  call["index"] = 0;
+  EXPECT_EQ(calls, nlohmann::json::array({call}));
+
+  ends[0].text = "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>";
+  EXPECT_TRUE(nlohmann::json::parse(answer.whole(ends))["choices"][0]["message"]["content"].is_null());
 }
 
 TEST(ErrorJson, IsOpenAisErrorObject) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -54,6 +55,40 @@ TEST(Distribution, TakesTopPOfTopK) {
   expectTable({.temperature = 1, .topK = 3, .topP = 0.7}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
 }
 
+// The best token has 0.4: 0.2 is half of it, and 0.1 less than 0.3 of it.
+TEST(Distribution, OfMinPKeepsAShareOfTheBest) {
+  expectTable({.temperature = 1, .minP = 0.3}, {{1, 0.5}, {2, 0.25}, {4, 0.25}});
+  expectTable({.temperature = 1, .minP = 1}, {{1, 1}});
+  expectTable({.temperature = 1, .topK = 2, .minP = 0.1}, {{1, 2.0 / 3}, {2, 1.0 / 3}});
+  // Half the temperature squares the weights: 4 is 0.25 of 16.
+  expectTable({.temperature = 0.5, .minP = 0.3}, {{1, 1}});
+}
+
+// The logits of forbidden tokens are the lowest, at every temperature.
+TEST(Distribution, LeavesOutTokensWithoutProbability) {
+  constexpr float forbidden = std::numeric_limits<float>::lowest();
+  std::vector<float> some = {forbidden, 1, forbidden, 0, forbidden};
+  EXPECT_EQ(distribution(some, {.temperature = 1, .topK = 4}).size(), 2U);
+  for (double temperature : {0.1, 1.0, 1e6})
+    for (uint64_t draw = 0; draw < 200; ++draw)
+      EXPECT_THAT(sampleToken(some, {.temperature = temperature, .seed = 3}, draw), testing::AnyOf(1, 3));
+}
+
+// The prompt is 0, 1; the text is 1, 2, 2. Values are those of RepetitionPenaltyLogitsProcessor of transformers, minus
+// OpenAI's penalties, which count the text alone.
+TEST(AdjustedLogits, HasPenaltiesAndBias) {
+  const std::vector<float> given = {2, -2, 1, -1, 0};
+  const std::vector<int32_t> prompt = {0, 1}, text = {1, 2, 2};
+  using testing::ElementsAre, testing::FloatEq;
+  EXPECT_EQ(adjustedLogits(given, {}, prompt, text), given);
+  EXPECT_THAT(adjustedLogits(given, {.repetitionPenalty = 2}, prompt, text), ElementsAre(1, -4, 0.5F, -1, 0));
+  EXPECT_THAT(adjustedLogits(given, {.presencePenalty = 0.5, .frequencyPenalty = 0.25}, prompt, text),
+              ElementsAre(2, -2.75F, 0, -1, 0));
+  EXPECT_THAT(adjustedLogits(given, {.presencePenalty = -1, .repetitionPenalty = 2}, prompt, text),
+              ElementsAre(1, -3, 1.5F, -1, 0));
+  EXPECT_THAT(adjustedLogits(given, {.bias = {{3, 100}, {0, -1.5}}}, prompt, text), ElementsAre(0.5F, -2, 1, 99, 0));
+}
+
 /// Returns logits with a long tail, in no order.
 std::vector<float> manyLogits() {
   std::vector<float> values;
@@ -76,6 +111,11 @@ TEST(Distribution, OfTopPInALargeVocabularyStartsTheSoftmax) {
       EXPECT_EQ(tokens[i].token, all[i].token);
       EXPECT_NEAR(tokens[i].probability, all[i].probability / sum, 1e-6);
     }
+  }
+  for (double minP : {0.9, 0.5, 0.01}) {
+    auto kept =
+        std::ranges::count_if(all, [&](const auto &one) { return one.probability >= minP * all[0].probability; });
+    EXPECT_EQ(std::ssize(distribution(manyLogits(), {.temperature = 1, .minP = minP})), kept) << minP;
   }
 }
 
