@@ -186,6 +186,8 @@ void convert(ConvertArguments arguments) {
   else if (arguments.to == "peft")
     rt::writePeftFolder(model, arguments.source, arguments.target, baseOf(arguments, run),
                         rt::tokenizerFilesIn(tokenizerPlace));
+  else if (arguments.to == "dcp")
+    rt::convertToDcp(model, arguments.source, arguments.target);
   else
     rt::convertToMegatron(model, arguments.source, arguments.target, arguments.names, {arguments.tp, arguments.pp});
   uint64_t weights = model.model.parameterCount(), adapters = model.adapters.model.parameterCount();
@@ -228,9 +230,12 @@ void writeHf(const std::filesystem::path &checkpoint, const std::filesystem::pat
 void addConvertCommand(const Verb &app) {
   auto arguments = std::make_shared<ConvertArguments>();
   Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
-  command.option("SRC", arguments->source, "a checkpoint, or a folder of transformers, Megatron or peft").required();
+  command.option("SRC", arguments->source, "a checkpoint, or a folder of transformers, Megatron, torch (DCP) or peft")
+      .required();
   command.option("DST,-o,--output", arguments->target, "folder to write").required();
-  command.option("--to", arguments->to, "what to write").required().oneOf({"espalier", "hf", "megatron", "peft"});
+  command.option("--to", arguments->to, "what to write")
+      .required()
+      .oneOf({"espalier", "hf", "megatron", "dcp", "peft"});
   command.option(
       "--model", arguments->run,
       "run file of the model; default: the one that a checkpoint keeps, or the config.json of SRC or --reference");

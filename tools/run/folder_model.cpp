@@ -208,6 +208,7 @@ fs::path weightsOf(const fs::path &folder) {
       throw rt::PlanError(fmt::format("{}: has weights and no config.json, which says their model", name));
     return weights;
   case rt::WeightSystem::Megatron:
+  case rt::WeightSystem::Dcp:
     throw rt::PlanError(fmt::format("{0}: weights of Megatron do not say their model: espalier convert {0} FOLDER --to "
                                     "espalier --model RUN.yaml makes a folder that does",
                                     name));

@@ -3,6 +3,7 @@
 
 #include "format/path_kind.h"
 #include "runtime/checkpoint/commit.h"
+#include "runtime/checkpoint/convert/dcp.h"
 #include "runtime/checkpoint/convert/foreign_weights.h"
 #include "runtime/checkpoint/convert/peft.h"
 #include "runtime/status.h"
@@ -115,8 +116,8 @@ Path joinAdapters(const ConvertedModel &model, const Path &source, const Path &t
 void refuseDistributed(const Path &folder) {
   if (isDistributed(folder) || holdsDistributedIterations(folder))
     throw PlanError(fmt::format(
-        "{}: a checkpoint of torch's distributed format (torch_dist) is not read; let Megatron write it with "
-        "--ckpt-convert-format torch --ckpt-convert-save FOLDER and give that folder",
+        "{}: a distributed checkpoint without the file .metadata of torch (torch_dist) is not read; let Megatron write "
+        "it with --ckpt-convert-format torch_dist --ckpt-convert-save FOLDER and give that folder",
         folder.string()));
 }
 
@@ -130,6 +131,8 @@ WeightSystem systemAt(const Path &path) {
                                 path.string()));
   if (!std::filesystem::is_directory(path))
     refuseOther(path, std::filesystem::exists(path) ? "is no folder" : "is no folder: " + whyNotOpened(path, ENOENT));
+  if (dcpFolderAt(path))
+    return WeightSystem::Dcp;
   refuseDistributed(path);
   if (isFile(manifestName) || !checkpointNames(path).empty())
     return WeightSystem::Espalier;
@@ -142,7 +145,7 @@ WeightSystem systemAt(const Path &path) {
       }))
     return WeightSystem::Hf;
   refuseOther(path, "holds no weights that are known: no checkpoint of Espalier, no folder of transformers, no "
-                    "mp_rank_* of Megatron");
+                    "mp_rank_* of Megatron, no .metadata of torch");
 }
 
 std::string foreignWeightsAt(const Path &folder) {
@@ -209,6 +212,13 @@ void convertToHf(const ConvertedModel &model, const Path &source, const Path &ta
   options.config = config(typeWord(native.type(0)));
   std::vector<ForeignTensor> tensors = names.tensors({0, model.model.layers, true, true, {}}, 0, {});
   writeHfFolder(target, tensorsOf(names, native, tensors, /*writesTied=*/false), options);
+}
+
+void convertToDcp(const ConvertedModel &model, const Path &source, const Path &target) {
+  NameMap names = model.names("hf");
+  NativeSource native(model.model, source);
+  std::vector<ForeignTensor> tensors = names.tensors({0, model.model.layers, true, true, {}}, 0, {});
+  writeDcpFolder(target, tensorsOf(names, native, tensors, /*writesTied=*/true));
 }
 
 void convertToMegatron(const ConvertedModel &model, const Path &source, const Path &target, const std::string &names,

@@ -6,14 +6,14 @@
 
 namespace espalier::rt {
 
-enum class WeightSystem { Espalier, Hf, Megatron, Peft };
+enum class WeightSystem { Espalier, Hf, Megatron, Peft, Dcp };
 
 /// What lies at a path. Throws PlanError, with the way out, for what is known and not read, and for what is not known.
 WeightSystem systemAt(const std::filesystem::path &path);
 /// Which program's weights, if not checkpoints of ours, a folder holds: "transformers", "Megatron". Empty if none are
 /// known.
 std::string foreignWeightsAt(const std::filesystem::path &folder);
-/// Throws PlanError where the folder holds a checkpoint of torch's distributed format.
+/// Throws PlanError where the folder holds a distributed checkpoint of Megatron that is none of torch's (dcp.h).
 void refuseDistributed(const std::filesystem::path &folder);
 
 /// The low-rank adapters of a model.
@@ -50,6 +50,10 @@ std::filesystem::path convertToNative(const ConvertedModel &model, WeightSystem 
 /// `config` gives the text of config.json for weights of a type ("bfloat16").
 void convertToHf(const ConvertedModel &model, const std::filesystem::path &source, const std::filesystem::path &target,
                  HfExport options, const std::function<std::string(const std::string &type)> &config);
+
+/// Writes a folder of torch.distributed.checkpoint with the names of transformers.
+void convertToDcp(const ConvertedModel &model, const std::filesystem::path &source,
+                  const std::filesystem::path &target);
 
 void convertToMegatron(const ConvertedModel &model, const std::filesystem::path &source,
                        const std::filesystem::path &target, const std::string &names, const MegatronExport &options);

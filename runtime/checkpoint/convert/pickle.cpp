@@ -1,5 +1,5 @@
-// A stack machine for the opcodes that torch.save writes. Memory is bounded by the size of the pickle: every opcode
-// makes at most one value, and tensor sizes stay numbers until a tensor is read.
+// A stack machine for the opcodes that torch.save and pickle.dump write. Memory is bounded by the size of the pickle:
+// every opcode makes at most one value, and tensor sizes stay numbers until a tensor is read.
 #include "runtime/checkpoint/convert/pickle.h"
 
 #include "runtime/status.h"
@@ -208,6 +208,7 @@ private:
     }
     PickleValue &value = make(Kind::Inert);
     value.text = name.empty() ? "a value that was made before" : name;
+    value.arguments = arguments;
     return &value;
   }
 
@@ -217,10 +218,12 @@ private:
     stack.push_back(call(callee, arguments));
   }
 
-  /// Ignores the state: objects are inert, and the state of a dict (OrderedDict's `_metadata`) is not one of its items.
+  /// Keeps the state of inert objects. The state of a dict (OrderedDict's `_metadata`) is not one of its items.
   void build() {
-    pop();
+    PickleRef state = pop();
     Kind kind = top()->kind;
+    if (kind == Kind::Inert)
+      top()->state = state;
     if (kind != Kind::Inert && kind != Kind::Dict && kind != Kind::Tensor)
       refuse("it sets the state of a value without state");
   }
@@ -264,10 +267,18 @@ bool PickleReader::stepConstant(unsigned char opcode) {
     return true;
   case 'X': // BINUNICODE
   case 'T': // BINSTRING
+  case 'B': // BINBYTES
     pushText(number(4));
     return true;
-  case 'U': // SHORT_BINSTRING
+  case 'U':  // SHORT_BINSTRING
+  case 'C':  // SHORT_BINBYTES
+  case 0x8c: // SHORT_BINUNICODE
     pushText(number(1));
+    return true;
+  case 0x8d: // BINUNICODE8
+  case 0x8e: // BINBYTES8
+  case 0x96: // BYTEARRAY8
+    pushText(number(8));
     return true;
   case 'c': { // GLOBAL
     std::string module = line();
@@ -285,13 +296,15 @@ bool PickleReader::stepContainer(unsigned char opcode) {
   case '(': // MARK
     marks.push_back(stack.size());
     return true;
-  case 't': { // TUPLE
+  case 't':    // TUPLE
+  case 0x91: { // FROZENSET
     std::vector<PickleValue *> items = popToMark();
     push(Kind::Sequence).items.assign(items.begin(), items.end());
     return true;
   }
-  case ')': // EMPTY_TUPLE
-  case ']': // EMPTY_LIST
+  case ')':  // EMPTY_TUPLE
+  case ']':  // EMPTY_LIST
+  case 0x8f: // EMPTY_SET
     push(Kind::Sequence);
     return true;
   case '}': // EMPTY_DICT
@@ -307,7 +320,8 @@ bool PickleReader::stepContainer(unsigned char opcode) {
     append(*top(), item);
     return true;
   }
-  case 'e': // APPENDS
+  case 'e':  // APPENDS
+  case 0x90: // ADDITEMS
     for (std::vector<PickleValue *> items = popToMark(); PickleValue * item : items)
       append(*top(), item);
     return true;
@@ -335,9 +349,22 @@ bool PickleReader::step(unsigned char opcode) {
     return false;
   switch (opcode) {
   case 0x80: // PROTO
-    if (uint64_t protocol = number(1); protocol > 2)
-      refuse(fmt::format("protocol {}, up to 2 is read", protocol));
+    if (uint64_t protocol = number(1); protocol > 5)
+      refuse(fmt::format("protocol {}, up to 5 is read", protocol));
     return false;
+  case 0x95: // FRAME
+    take(8);
+    return false;
+  case 0x94: // MEMOIZE
+    memo[memo.size()] = top();
+    return false;
+  case 0x93: { // STACK_GLOBAL
+    PickleRef name = pop(), module = pop();
+    if (name->kind != Kind::Text || module->kind != Kind::Text)
+      refuse("the name of an object is no text");
+    push(Kind::Global).text = module->text + "." + name->text;
+    return false;
+  }
   case 'q': // BINPUT
   case 'r': // LONG_BINPUT
     memo[number(opcode == 'q' ? 1 : 4)] = top();

@@ -1,5 +1,5 @@
-// Reads Python pickles of protocol 2 with an interpreter that calls nothing. It can build dicts and tensors. Every
-// other object becomes an inert value that only carries its name.
+// Reads Python pickles of protocol 2 to 5 with an interpreter that calls nothing. It can build dicts and tensors. Every
+// other object becomes an inert value that carries its name, its arguments and its state.
 #pragma once
 
 #include <cstdint>
@@ -56,6 +56,7 @@ struct PickleValue {
   std::string text;                                   ///< for Global and Inert: the name of the object
   std::vector<PickleRef> items;                       ///< for Sequence: a list or tuple
   std::vector<std::pair<PickleRef, PickleRef>> pairs; ///< for Dict, in file order
+  PickleRef arguments = nullptr, state = nullptr;     ///< of Inert: what it was made with, and what was set
   PickleTensor tensor;                                ///< for Storage, only `storage` is set
 
   /// Returns the value of a text key, or null.

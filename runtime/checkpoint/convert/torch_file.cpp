@@ -96,12 +96,13 @@ private:
 
 } // namespace
 
-TorchFile::TorchFile(const std::filesystem::path &file) : content(file) {
+TorchFile::TorchFile(const std::filesystem::path &path, const std::optional<FileRange> &range)
+    : file(path), content(file, range.value_or(FileRange{0, file.size()})) {
   try {
     isZip(content) ? openZip() : openOld();
   } catch (const PlanError &error) {
-    std::string what = error.what(), path = file.string();
-    throw PlanError(what.starts_with(path) ? what : fmt::format("{}: {}", path, what));
+    std::string what = error.what(), name = path.string();
+    throw PlanError(what.starts_with(name) ? what : fmt::format("{}: {}", name, what));
   }
 }
 

@@ -1,6 +1,7 @@
 // Files of torch.save: a pickle of names and tensors, followed by their storages. Reading does not execute the pickle.
 #pragma once
 
+#include "runtime/checkpoint/convert/file_part.h"
 #include "runtime/checkpoint/convert/pickle.h"
 #include "runtime/checkpoint/convert/weight_files.h"
 
@@ -12,7 +13,7 @@ namespace espalier::rt {
 class TorchFile {
 public:
   /// Reads everything except the storages. Throws PlanError if the file is missing or damaged.
-  explicit TorchFile(const std::filesystem::path &file);
+  explicit TorchFile(const std::filesystem::path &file, const std::optional<FileRange> &range = std::nullopt);
 
   const PickleValue &root() const { return pickle->root(); }
   const std::filesystem::path &path() const { return content.path(); }
@@ -31,7 +32,8 @@ private:
   void place(const PickleStorage &storage, const Place &place);
   void requireChecksum(const PickleStorage &storage, uint32_t found) const;
 
-  RegularFile content;
+  RegularFile file;
+  FilePart content;
   std::optional<Pickle> pickle;
   std::map<std::string, Place> places;
 };

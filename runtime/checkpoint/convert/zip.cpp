@@ -17,14 +17,14 @@ constexpr uint64_t mostComment = 65535, mostDirectoryBytes = uint64_t(64) << 20,
 constexpr uint32_t full32 = 0xffffffff;
 constexpr uint16_t full16 = 0xffff, extra64 = 1, version = 45;
 
-[[noreturn]] void refuse(const RegularFile &file, const std::string &reason) {
+[[noreturn]] void refuse(const FilePart &file, const std::string &reason) {
   throw PlanError(fmt::format("{}: damaged zip: {}", file.path().string(), reason));
 }
 
 /// Reads little-endian numbers of a range. A read past the end is an error of the file.
 class Bytes {
 public:
-  Bytes(const RegularFile &file, uint64_t at, uint64_t count) : file(file) {
+  Bytes(const FilePart &file, uint64_t at, uint64_t count) : file(file) {
     if (at > file.size() || count > file.size() - at)
       refuse(file, fmt::format("{} bytes at {} in a file of {}", count, at, file.size()));
     text.resize(count);
@@ -46,7 +46,7 @@ public:
   uint64_t size() const { return text.size(); }
 
 private:
-  const RegularFile &file;
+  const FilePart &file;
   std::string text;
 };
 
@@ -55,7 +55,7 @@ struct Directory {
 };
 
 /// Finds the directory by its end record, the last record of the file except for a comment.
-Directory findDirectory(const RegularFile &file) {
+Directory findDirectory(const FilePart &file) {
   uint64_t tail = std::min(file.size(), endBytes + mostComment);
   Bytes bytes(file, file.size() - tail, tail);
   for (uint64_t back = endBytes; back <= tail; ++back) {
@@ -84,7 +84,7 @@ struct Central {
 };
 
 /// Reads the entry at `at` and moves `at` past it.
-Central readCentral(const RegularFile &file, const Bytes &bytes, uint64_t &at) {
+Central readCentral(const FilePart &file, const Bytes &bytes, uint64_t &at) {
   if (bytes.number(at, 4) != centralSignature)
     refuse(file, fmt::format("no entry at {} of its directory", at));
   uint64_t flags = bytes.number(at + 8, 2), method = bytes.number(at + 10, 2);
@@ -118,14 +118,14 @@ void putNumber(std::string &text, uint64_t value, int width) {
 
 } // namespace
 
-bool isZip(const RegularFile &file) {
+bool isZip(const FilePart &file) {
   uint32_t first = 0;
   if (file.size() >= endBytes)
     file.read(0, std::as_writable_bytes(std::span(&first, 1)));
   return first == localSignature;
 }
 
-std::map<std::string, ZipEntry> readZip(const RegularFile &file) {
+std::map<std::string, ZipEntry> readZip(const FilePart &file) {
   Directory directory = findDirectory(file);
   if (directory.bytes > mostDirectoryBytes)
     refuse(file, fmt::format("a directory of {} bytes, at most {} are read", directory.bytes, mostDirectoryBytes));
@@ -195,7 +195,7 @@ void ZipWriter::add(const std::string &name, std::span<const std::byte> bytes) {
   entries.push_back(entry);
 }
 
-void ZipWriter::finish() {
+uint64_t ZipWriter::finish() {
   uint64_t begin = position;
   for (const Written &entry : entries) {
     std::string extra;
@@ -249,6 +249,7 @@ void ZipWriter::finish() {
   putNumber(end, std::min<uint64_t>(begin, full32), 4);
   putNumber(end, 0, 2);
   write(end);
+  return position;
 }
 
 } // namespace espalier::rt

@@ -1,7 +1,7 @@
 // The zip files of torch.save: entries are not compressed and begin at multiples of 64 bytes.
 #pragma once
 
-#include "runtime/checkpoint/regular_file.h"
+#include "runtime/checkpoint/convert/file_part.h"
 #include "runtime/files/atomic_file.h"
 
 #include <map>
@@ -18,11 +18,11 @@ struct ZipEntry {
 };
 
 /// Returns whether the file begins with a zip signature.
-bool isZip(const RegularFile &file);
+bool isZip(const FilePart &file);
 
 /// Returns the entries of a zip by name. Throws PlanError if an entry is compressed, encrypted, outside of the file,
 /// overlapping or duplicate.
-std::map<std::string, ZipEntry> readZip(const RegularFile &file);
+std::map<std::string, ZipEntry> readZip(const FilePart &file);
 
 /// Returns the CRC-32 of zip entries, computed incrementally; `before` is 0 at first.
 uint32_t zipChecksum(uint32_t before, std::span<const std::byte> bytes);
@@ -33,8 +33,8 @@ public:
   explicit ZipWriter(AtomicFile &file) : file(file) {}
   /// Appends an entry.
   void add(const std::string &name, std::span<const std::byte> bytes);
-  /// Writes the directory. No entry may follow.
-  void finish();
+  /// Writes the directory. No entry may follow. Returns the number of bytes that were written.
+  uint64_t finish();
 
 private:
   struct Written {

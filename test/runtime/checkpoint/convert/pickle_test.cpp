@@ -124,7 +124,10 @@ TEST(PickleReader, RejectsInvalidPickles) {
   for (const auto &[text, reason] : std::initializer_list<std::pair<std::string, const char *>>{
            {"", "it is cut off"},
            {raw("\x80"), "it is cut off"},
-           {raw("\x80\x04."), "protocol 4, up to 2 is read"},
+           {raw("\x80\x06."), "protocol 6, up to 5 is read"},
+           {raw("\x80\x04\x95"), "it is cut off"},
+           {raw("\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\xff"), "it is cut off"},
+           {raw("\x80\x04NN\x93."), "the name of an object is no text"},
            {raw("\x80\x02."), "it ends with 0 values"},
            {raw("\x80\x02NN."), "it ends with 2 values"},
            {raw("\x80\x02N(."), "it ends with"},
