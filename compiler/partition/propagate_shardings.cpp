@@ -164,9 +164,8 @@ private:
             factors.claim(result.getType(), shardings.find(accumulate.getAccumulator())->second);
     for (Value operand : op->getOperands())
       factors.claim(operand.getType(), placeOf(operand));
-    // A number that is repeated is split where it is made, because a slice does not keep the zigzag order.
-    if (auto repeated = dyn_cast<model::BroadcastOp>(op.getOperation());
-        repeated && layout.isZigzag() && dimNames(repeated.getX().getType()).empty())
+    // What is repeated along a sequence is split where it is made, because a slice does not keep the zigzag order.
+    if (auto repeated = dyn_cast<model::BroadcastOp>(op.getOperation()); repeated && layout.isZigzag())
       factors.claim(repeated.getType(), layout.argument(repeated.getType(), ""));
 
     SmallVector<Sharding> operands, results;

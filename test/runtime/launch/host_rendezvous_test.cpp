@@ -1,6 +1,8 @@
 // Tests the rendezvous of processes that were started independently on one host.
 #include "runtime/launch/host_rendezvous.h"
 
+#include "runtime/comm/shm.h"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/socket.h>
