@@ -62,7 +62,7 @@ PathKind kindOfText(std::string_view text) {
            : has("\"server_list\"") || has("\"server_count\"") ? PathKind::RankTable
                                                                : PathKind::Unknown;
   std::set<std::string> keys = topKeys(text);
-  if (keys.contains("hf_config") || (keys.contains("segments") && keys.contains("sizes")))
+  if (keys.contains("hf_config") || keys.contains("arch") || (keys.contains("segments") && keys.contains("sizes")))
     return PathKind::ModelFile;
   for (const char *section : {"base_config", "model", "runner_config", "parallel", "parallel_config", "planner"})
     if (keys.contains(section))

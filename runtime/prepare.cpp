@@ -1,5 +1,7 @@
 #include "runtime/prepare.h"
 
+#include "runtime/kernels/call_rows.h"
+
 #include "format/functions.h"
 
 #include <algorithm>
@@ -233,8 +235,8 @@ RankProgram Preparation::make(Device &device) {
 } // namespace
 
 uint32_t bucketOf(const pb::Plan &plan, const pb::LibraryCall &call) {
-  const std::vector<OperandSignature> &operands = findFunction(call.function())->operands;
-  auto stored = std::ranges::find_if(operands, &OperandSignature::isStored);
+  std::vector<const OperandSignature *> operands = CallRows(call).operands(call.buffers_size());
+  auto stored = std::ranges::find_if(operands, [](const OperandSignature *operand) { return operand->isStored(); });
   if (stored == operands.end())
     return 0;
   uint32_t value = call.buffers(static_cast<int>(stored - operands.begin())).value();

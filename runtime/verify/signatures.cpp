@@ -121,8 +121,8 @@ std::string DimBinding::faultOfSlots(const std::vector<int64_t> &sizes) const {
                   (ofTokens != meanings.end() && splitOf(ofSlots->second) == splitOf(ofTokens->second));
   if (count == room && areAlike)
     return "";
-  return fmt::format("{} must not be split: {} tokens of a rank have {} slots{}", tokens, count, room,
-                     areAlike ? "" : ", which are split otherwise");
+  return fmt::format("has {} slots{} for the {} tokens of a rank, whose {} must not be split", room,
+                     areAlike ? "" : ", which are split otherwise,", count, tokens);
 }
 
 std::optional<int64_t> DimBinding::sizeOf(const std::string &name, bool inBytes) const {

@@ -139,6 +139,8 @@ const CallCase calls[] = {
      }},
     {"RouteOverPartOfASequence", "whose seq must not be split",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7}); }},
+    {"RouteWithASlotForEachToken", "",
+     [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 3}); }},
     {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
     {"DispatchToPartOfTheExperts", "whose experts must not be split",
      [](Toy &toy) { return dispatch(toy, "gbah", 4); }},

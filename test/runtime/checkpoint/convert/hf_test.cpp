@@ -232,16 +232,16 @@ TEST_F(Hf, RecognizesTheSystemOfAPath) {
   write(folder / "mindformers/m.ckpt", "");
   EXPECT_THAT(errorOf([&] { systemAt(folder / "mindformers"); }), HasSubstr("MindSpore's .ckpt files are not read"));
   EXPECT_THAT(errorOf([&] { systemAt(folder / "mindformers/m.ckpt"); }), HasSubstr(".ckpt files are not read"));
-  write(folder / "dist/.metadata", "");
   write(folder / "dist/__0_0.distcp", "");
-  EXPECT_THAT(errorOf([&] { systemAt(folder / "dist"); }), HasSubstr("--ckpt-convert-format torch"));
+  EXPECT_THAT(errorOf([&] { systemAt(folder / "dist"); }), HasSubstr("--ckpt-convert-format torch_dist"));
+  write(folder / "dist/.metadata", "");
+  EXPECT_EQ(systemAt(folder / "dist"), WeightSystem::Dcp);
   EXPECT_THAT(errorOf([&] { systemAt(folder / "nowhere"); }), HasSubstr("nowhere: is no folder"));
   write(folder / "megatron/latest_checkpointed_iteration.txt", "10");
   write(folder / "megatron/iter_0000010/.metadata", "");
-  EXPECT_THAT(errorOf([&] { systemAt(folder / "megatron"); }),
-              HasSubstr("megatron: a checkpoint of torch's distributed"));
+  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Dcp);
   write(folder / "megatron/iter_0000020/mp_rank_00/model_optim_rng.pt", "");
-  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Megatron); // the tracker file names the iteration to read
+  EXPECT_EQ(systemAt(folder / "megatron"), WeightSystem::Dcp); // the tracker file names the iteration to read
   write(folder / "lora/adapter_config.json", "{}");
   EXPECT_EQ(systemAt(folder / "lora"), WeightSystem::Peft);
   write(folder / "weights/adapter_model.bin", "");
