@@ -272,12 +272,6 @@ FAMILIES = {
     "mamba2": {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
                "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "n_groups": 2, "state_size": 10,
                "conv_kernel": 3, "chunk_size": 4, "use_bias": True, "max_position_embeddings": 8},
-    # Three gated delta nets, then attention with a gate.
-    "qwen3_next": family("qwen3_next", "Qwen3NextForCausalLM", intermediate_size=28, moe_intermediate_size=12,
-                         shared_expert_intermediate_size=20, num_hidden_layers=4, head_dim=8, num_experts=4,
-                         num_experts_per_tok=2, norm_topk_prob=True, router_aux_loss_coef=0.0,
-                         linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
-                         linear_value_head_dim=10, linear_conv_kernel_dim=4, pad_token_id="default"),
     # Sinks, biases of experts, and bounds that the gates of experts reach.
     "gpt_oss": family("gpt_oss", "GptOssForCausalLM", intermediate_size=12, num_hidden_layers=4, head_dim=8,
                       num_local_experts=4, num_experts_per_tok=2, sliding_window=3, swiglu_limit=0.5,

@@ -7,7 +7,7 @@ Each case is a run file of configs/ under one split, for one target. The record 
 phase, one for the plan as text and one for the plan. Plans hold machine code, which the text leaves out, so they are
 compared only if LLVM's version is the record's.
 Each case that differs is printed with its first phase that differs, and at the end the number of cases per first phase.
---share N replays every N-th case. --update writes the record anew. --against compares with another build instead of
+--share N replays every N-th case. --update writes the record anew, with --share the rows of these cases. --against compares with another build instead of
 the record, and prints the difference of the first phase of the first case that differs.
 """
 import argparse
@@ -148,7 +148,8 @@ def main():
     shutil.copytree(CONFIGS, PLACE, dirs_exist_ok=True)
     results = replay(espalier, selected)
     if options.update:
-        rows = {"llvm": llvm_version(), **results}
+        known = json.loads(RECORD.read_text()) if options.share > 1 else {}
+        rows = {**known, "llvm": llvm_version(), **results}
         lines = [f"{json.dumps(name)}: {json.dumps(result)}" for name, result in rows.items()]
         RECORD.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         print(f"{len(results)} cases recorded, {sum('refused' in r for r in results.values())} of them refused")
