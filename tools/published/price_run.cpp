@@ -125,10 +125,7 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   PricedPlan priced;
   if (run.withoutPlan) {
     problem.pins = {};
-    // The publisher's planner took the fastest plan, with a recompute of each op and stages of any length.
-    problem.preferSimple = 0;
-    problem.software.recomputeScope = planner::RecomputeScope::Layer;
-    problem.software.hasEvenStages = false;
+    problem.preferSimple = 0; // the publisher ran the fastest plan
     problem.pins.zero = 0, problem.pins.cp = 1, problem.pins.sequenceParallel = false;
     planner::SearchResult found = planner::search(problem, {.prove = false, .diagnose = false, .relax = false});
     if (found.plans.empty())
