@@ -1,6 +1,6 @@
 #include "planner/answer/compare.h"
 
-#include "planner/model/simplicity.h"
+#include "planner/search/simplicity.h"
 
 #include <cmath>
 #include <fmt/format.h>
