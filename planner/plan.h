@@ -234,8 +234,6 @@ struct Prediction {
   double memoryLimitBytes = 0;
   double marginBytes = 0;                       ///< device memory beyond the limit, left free
   double hostPeakBytes = 0, hostLimitBytes = 0; ///< host bytes of the largest rank; a rank's share of its host
-  /// Returns the step divided and multiplied by one more than its error.
-  std::array<double, 2> interval() const { return {stepSeconds / (1 + timeError), stepSeconds * (1 + timeError)}; }
   /// Whether the plan fits into device and host memory.
   bool fits() const { return peakBytes <= memoryLimitBytes && hostPeakBytes <= hostLimitBytes; }
 };

@@ -357,7 +357,6 @@ struct Problem {
   MatmulFormat matmulFormat;
   Software software;
   ModelError error;
-  double preferSimple = 0; ///< a simpler plan may be slower than the fastest one by this share; 0: take the fastest
   Pins pins;
   Capability capability;
   /// Number of layers, without embed and head.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "compiler/import/run/run_config.h"
-#include "planner/answer/explain.h"
 #include "planner/answer/sweep.h"
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
@@ -17,7 +16,7 @@ namespace espalier {
 /// `plan` and `predicted` are null, and `binding` and `relaxations` give the reason. `plain` is SearchResult::plain. If
 /// a comparison is given, the object has `what_if`; `what_if.best` exists if a plan is pinned.
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
-                     planner::FirstPlan first = planner::FirstPlan::Best, const planner::WhatIf *comparison = nullptr);
+                     const planner::WhatIf *comparison = nullptr);
 
 /// A compiled plan for `compile --json`.
 struct CompiledReport {

@@ -158,7 +158,6 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
     if (step.globalBatch != run.globalBatch)
       problem.smallerBatches.push_back(step.globalBatch);
   problem.pins = run.pins;
-  problem.preferSimple = run.preferSimple;
   problem.machine = run.cluster;
   problem.machine.reservedBytes = 0; // memoryBytes leaves them out
   const SystemConfig &system = run.system;

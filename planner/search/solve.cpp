@@ -45,6 +45,18 @@ std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
   return tables;
 }
 
+Simplicity simplicityOfIncumbent(const Incumbent &one, const Machine &machine) {
+  bool recomputes = std::ranges::any_of(one.result.recomputed, [](const std::vector<RecomputedLayers> &stage) {
+    return std::ranges::any_of(stage, [](const RecomputedLayers &kind) { return kind.full + kind.selective > 0; });
+  });
+  return simplicityOf(one.config, machine, recomputes);
+}
+
+// Returns the longest step of a plan that is as fast as the fastest one within the error of their comparison.
+double equalSeconds(const ModelError &error, const ParallelConfig &config, const Incumbent &fastest) {
+  return (1 + comparisonError(error, config, fastest.config)) * fastest.result.seconds;
+}
+
 // Finds the split of the layers of one config, and of software that cannot choose for each layer, what layers keep.
 class ConfigSolver {
 public:
@@ -151,15 +163,25 @@ public:
   }
 
   const SearchStatistics &sizes() const { return statistics; }
-  const std::optional<Incumbent> &simpler() const { return nextSimpler; } ///< after best()
+  const ParallelConfig &fastest() const { return fastestConfig; } ///< after best()
 
-  /// Returns the plans to report: the answer, and then the others by ascending time.
+  /// Returns the plans to report, in order.
   std::vector<Incumbent> best() {
     std::vector<Incumbent> list = incumbents.sorted();
-    if (options.simplest && problem.preferSimple > 0 && !list.empty()) {
-      Incumbent answer = simplest(list);
-      std::erase_if(list, [&](const Incumbent &other) { return other.config == answer.config; });
-      list.insert(list.begin(), std::move(answer));
+    if (!list.empty())
+      fastestConfig = list.front().config;
+    bool prefersSimple = options.simplest && problem.error.comparison > 0 && !list.empty();
+    if (prefersSimple) {
+      Incumbent fastest = list.front(), simple = simplest(list);
+      std::erase_if(list, [&](const Incumbent &other) { return other.config == simple.config; });
+      list.push_back(std::move(simple));
+      auto order = [&](const Incumbent &one) {
+        bool isEqual = one.result.seconds <= equalSeconds(problem.error, one.config, fastest);
+        return std::tuple(!isEqual, isEqual ? simplicityOfIncumbent(one, problem.machine) : Simplicity{},
+                          one.result.seconds, one.place);
+      };
+      std::ranges::sort(list.begin(), list.end() - 1, {}, order);
+      std::rotate(list.begin(), list.end() - 1, list.end()); // the chosen plan comes first
     }
     incumbents.shorten(list);
     return list;
@@ -176,7 +198,6 @@ private:
   static constexpr int64_t quickBudget = 200'000;          // where nothing is to be proved
   static constexpr int64_t mostOptionWork = 1'000'000'000; // visited chunks in recompute choices
   static constexpr size_t quickCandidates = 1000;
-  static constexpr size_t mostSimple = 100'000; // candidates among which a simpler plan is looked for
 
   using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
   void firstPass() {
@@ -231,57 +252,56 @@ private:
     }
   }
 
-  // A plan with its simplicity and time, which is its rank in the choice of the answer.
-  using Ranked = std::pair<Simplicity, double>;
-  Ranked rankOf(const Incumbent &one) const {
-    return {simplicityOf(pricePlan(problem, withStages(problem, one.config, one.result)), problem.machine),
-            one.result.seconds};
+  // Chooses among the plans that equal the fastest one: first the simplest layout, with its fastest plan, and then the
+  // simplest plan of this layout that equals that plan within the error of plans with the same axes.
+  Incumbent simplest(const std::vector<Incumbent> &known) {
+    const Incumbent &fastest = known.front();
+    auto limit = [&](const ParallelConfig &config) { return equalSeconds(problem.error, config, fastest); };
+    Incumbent best = least(known, fastest, &Simplicity::layout, limit);
+    const Simplicity layout = simplicityOfIncumbent(best, problem.machine).layout();
+    const double near = (1 + problem.error.comparison) * best.result.seconds;
+    auto nearLimit = [&](const ParallelConfig &config) {
+      bool isOther = simplicityOf(config, problem.machine, /*recomputes=*/false).layout() != layout;
+      return isOther ? 0 : std::min(limit(config), near);
+    };
+    return least(known, best, std::identity(), nearLimit);
   }
 
-  // Returns the simplest plan that is at most `preferSimple` slower than the fastest one; of equally simple plans, the
-  // fastest. Sets `nextSimpler`. Visits candidates by ascending complexity, as far as it is known without a split.
-  // Unequal layers on several chunks are slow to solve and not simple, so that only their incumbents count.
-  Incumbent simplest(const std::vector<Incumbent> &known) {
-    const double limit = (1 + problem.preferSimple) * incumbents.bestSeconds();
-    Incumbent answer = known.front();
-    Ranked rank = rankOf(answer);
-    std::vector<std::pair<Incumbent, Ranked>> others;
-    auto offer = [&](const Incumbent &one) {
-      Ranked own = rankOf(one);
-      if (one.result.seconds <= limit && own < rank)
-        answer = one, rank = own;
-      others.emplace_back(one, own);
-    };
-    std::ranges::for_each(known, offer);
+  // Returns the plan with the least `keyOf` its simplicity, or `best`; of equal ones, the fastest. Plans may take
+  // `limitOf` their config. Visits candidates by ascending complexity, as far as it is known without a split (recompute
+  // is not). Unequal layers on several chunks are slow to solve and not simple, so that only their incumbents count.
+  template <typename KeyOf, typename LimitOf>
+  Incumbent least(const std::vector<Incumbent> &known, Incumbent best, KeyOf keyOf, LimitOf limitOf) {
+    auto simple = [&](const Incumbent &one) { return std::invoke(keyOf, simplicityOfIncumbent(one, problem.machine)); };
+    auto key = [&](const Incumbent &one) { return std::pair(simple(one), one.result.seconds); };
+    for (const Incumbent &one : known)
+      if (one.result.seconds <= limitOf(one.config) && key(one) < key(best))
+        best = one;
+    const ModelError &error = problem.error;
+    const double most = (1 + std::max({error.comparison, error.family, error.unmeasured})) * incumbents.bestSeconds();
     std::vector<std::pair<Simplicity, size_t>> order;
-    const double most = std::max(limit, Incumbents::mostSlower * incumbents.bestSeconds());
-    for (size_t i = 0; i < mostSimple && space.at(i) && space.at(i)->bound <= most; ++i)
-      if (ParallelConfig config = space.config(*space.at(i)); space.hasOneKind() || !hasSeveralOptions(config))
-        order.emplace_back(simplicityOf(config, problem.machine), i);
+    for (size_t i = 0; space.at(i) && space.at(i)->bound <= most; ++i)
+      if (ParallelConfig config = space.config(*space.at(i));
+          space.at(i)->bound <= limitOf(config) && (space.hasOneKind() || !hasSeveralOptions(config)))
+        order.emplace_back(std::invoke(keyOf, simplicityOf(config, problem.machine, /*recomputes=*/false)), i);
     std::ranges::sort(order);
-    double nextSeconds = most;
-    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= rank.first; begin = end) {
+    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simple(best); begin = end) {
+      bool isTie = simple(best) == order[begin].first;
       std::vector<size_t> which;
       std::vector<double> wanted;
       for (end = begin; end < order.size() && end < begin + batch && order[end].first == order[begin].first; ++end) {
-        bool isTie = order[end].first == rank.first; // a slower plan would be no answer, and is not simpler
-        double least = isTie ? std::min(limit, rank.second) : nextSeconds;
-        if (space.at(order[end].second)->bound >= least)
+        const Candidate &candidate = *space.at(order[end].second);
+        double most = limitOf(space.config(candidate)), limit = isTie ? std::min(most, best.result.seconds) : most;
+        if (candidate.bound >= limit)
           continue;
         which.push_back(order[end].second);
-        wanted.push_back(least);
+        wanted.push_back(limit);
       }
-      for (const Incumbent &found : solve(which, wanted, /*budget=*/0))
-        if (!found.result.counts.empty()) {
-          offer(found);
-          if (found.result.seconds > limit)
-            nextSeconds = std::min(nextSeconds, found.result.seconds);
-        }
+      for (Incumbent &found : solve(which, wanted, /*budget=*/0))
+        if (!found.result.counts.empty() && key(found) < key(best))
+          best = std::move(found);
     }
-    for (const auto &[one, own] : others)
-      if (own.first < rank.first && (!nextSimpler || one.result.seconds < nextSimpler->result.seconds))
-        nextSimpler = one;
-    return answer;
+    return best;
   }
 
   // Returns whether the candidate at a rank may still be faster than the best.
@@ -359,11 +379,11 @@ private:
   SearchSpace space;
   Incumbents incumbents;
   SearchStatistics statistics;
-  std::optional<Incumbent> nextSimpler; // the fastest of the plans that are simpler than the answer
-  int64_t optionWork = 0;               // of all candidates so far
-  double work = 0;                      // of candidates with several options per stage
-  double bound = kInfinity;             // of dropped or unproved candidates
-  Open open;                            // by rising bound after each pass
+  ParallelConfig fastestConfig;
+  int64_t optionWork = 0;   // of all candidates so far
+  double work = 0;          // of candidates with several options per stage
+  double bound = kInfinity; // of dropped or unproved candidates
+  Open open;                // by rising bound after each pass
   ConfigSolver configs{problem, std::make_shared<ScheduleCache>()};
 };
 
@@ -382,6 +402,12 @@ void addPlain(const Problem &problem, SearchOptions options, SearchResult &resul
 
 } // namespace
 
+double SearchResult::errorOf(const Plan &plan) const { return comparisonError(error, plan, fastest); }
+
+bool SearchResult::isEqual(const PricedPlan &plan) const {
+  return plan.prediction.stepSeconds <= (1 + errorOf(plan.plan)) * statistics.fastestSeconds;
+}
+
 SearchResult search(const Problem &problem, const SearchOptions &options) {
   auto start = std::chrono::steady_clock::now();
   SearchResult result;
@@ -393,17 +419,15 @@ SearchResult search(const Problem &problem, const SearchOptions &options) {
   solver.run();
   std::vector<Incumbent> best = solver.best();
   result.error = problem.error;
-  result.preferSimple = options.simplest ? problem.preferSimple : 0;
-  auto priced = [&](const Incumbent &one) { return pricePlan(problem, withStages(problem, one.config, one.result)); };
-  if (solver.simpler())
-    result.simpler = priced(*solver.simpler());
+  result.fastest = solver.fastest();
   result.statistics = solver.sizes();
   SearchStatistics &statistics = result.statistics;
   for (const Incumbent &one : best) {
-    result.plans.push_back(priced(one));
+    PricedPlan priced = pricePlan(problem, withStages(problem, one.config, one.result));
     // The price sums the same terms as the search in another order, so that the last digits may differ.
     if (one.result.seconds <= statistics.fastestSeconds)
-      statistics.fastestSeconds = result.plans.back().prediction.stepSeconds;
+      statistics.fastestSeconds = priced.prediction.stepSeconds;
+    result.plans.push_back(std::move(priced));
   }
   statistics.lowerBoundSeconds = std::min(statistics.lowerBoundSeconds, statistics.fastestSeconds);
   if (options.diagnose && options.prove && statistics.gap() > kWideGap && !problem.pins.schedule)

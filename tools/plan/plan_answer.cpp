@@ -39,20 +39,15 @@ int printAnswer(const PlanArguments &arguments, const Solved &solved, const std:
   for (const std::string &error : result.errors)
     printError(arguments.file, error);
   if (arguments.json)
-    fmt::print("{}\n", planJson(solved.run, solved.problem, result, solved.first, comparison ? &*comparison : nullptr));
+    fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
   else if (result.errors.empty())
-    fmt::print("{}{}{}{}", planner::headline(solved.problem), formatLine(solved.problem),
-               planner::explainPlans(result, solved.first, howToUse),
+    fmt::print("{}{}{}", formatLine(solved.problem), planner::explainPlans(result, solved.first, howToUse),
                comparison ? planner::printWhatIf(*comparison) : "");
   if (!result.errors.empty())
     return UserError;
   if (result.plans.empty())
     return DoesNotFit;
   const planner::Prediction &first = result.plans.front().prediction;
-  constexpr double doubtful = 0.05;
-  if (first.mfu < doubtful && solved.run.cluster.device != "cpu")
-    fmt::print(stderr, "{}: warning: the plan uses {:.1f} % of the peak; {}\n", arguments.file, 100 * first.mfu,
-               planner::whatBinds(first));
   if (first.fits())
     return Success;
   bool onHost = first.peakBytes <= first.memoryLimitBytes;

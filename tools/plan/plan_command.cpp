@@ -44,10 +44,10 @@ std::optional<RunConfig> importOrReport(const std::string &file, const ImportOpt
   return report(importRun(file, options), told);
 }
 
-/// Returns whether the file itself has a key or one of its subkeys.
-bool names(const ImportedRun &run, const std::string &key) {
-  return std::ranges::any_of(
-      run.keys, [&](const KeyReport &report) { return report.key == key || report.key.starts_with(key + "."); });
+/// Returns whether the file itself names its cluster.
+bool namesCluster(const ImportedRun &run) {
+  return std::any_of(run.keys.begin(), run.keys.end(),
+                     [](const KeyReport &key) { return key.key == "cluster" || key.key.starts_with("cluster."); });
 }
 
 /// Returns the pins that remain when a run's own plan is freed: those that its profile depends on and, for an
@@ -71,33 +71,6 @@ void tellRamp(const std::string &file, const planner::Problem &problem) {
                std::ranges::min(problem.smallerBatches), problem.globalBatch);
 }
 
-/// Prints a note if a plan on fewer hosts has a shorter step. Plans use all devices, and their number may divide
-/// badly.
-void tellFewerHosts(const PlanArguments &arguments, const planner::SearchOptions &options, const Solved &solved) {
-  if (solved.result.plans.empty() || solved.run.isPinned)
-    return;
-  planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
-  planner::SearchOptions quick = options;
-  quick.diagnose = quick.prove = quick.simplest = false; // only the fastest plan per number of hosts
-  quick.alternatives = 0;
-  quick.all = arguments.all || !problem.capability.runs(problem.pins);
-  const double worthTelling = 1 - std::max(problem.error.comparison, 0.01);
-  const int hosts = problem.machine.hosts;
-  planner::PricedPlan best = solved.result.plans.front();
-  best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
-  for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
-    problem.machine.hosts = hosts - idle;
-    quick.belowSeconds = worthTelling * best.prediction.stepSeconds;
-    planner::SearchResult fewer = planner::search(problem, quick);
-    if (!fewer.plans.empty() && fewer.plans.front().prediction.stepSeconds < quick.belowSeconds)
-      best = fewer.plans.front();
-  }
-  int used = best.plan.ranks() / problem.machine.devicesPerHost;
-  if (used < hosts)
-    fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {}: {}\n", arguments.file, used, hosts,
-               planner::describeSeconds(best.prediction), planner::describePlan(best));
-}
-
 class PlanQuestion {
 public:
   explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
@@ -117,8 +90,7 @@ public:
     tellRamp(arguments.file, solved->problem);
     if (asksWhatIf) {
       leaveHostsIdle(*solved);
-      if (idleDevices == 0)
-        tellFewerHosts(arguments, options, *solved);
+      tellFewerHosts(*solved);
     }
     if (wished && !solved->result.plans.empty())
       return answerWish(*solved);
@@ -126,7 +98,7 @@ public:
     if (asksWhatIf && !solved->result.plans.empty())
       comparison = compare(*solved);
     bool exports = !arguments.exportTo.empty() && !solved->result.plans.empty();
-    int code = exports ? static_cast<int>(Success) : printAnswer(arguments, *solved, howToUse(*solved), comparison);
+    int code = exports ? static_cast<int>(Success) : printAnswer(arguments, *solved, howToUse(solved->run), comparison);
     if (!solved->result.plans.empty() && !(writeReport(arguments, *solved, nullptr) &&
                                            writeExtras(arguments, solved->problem, solved->result.plans.front().plan)))
       return UserError;
@@ -139,8 +111,7 @@ private:
     ImportOptions plain = arguments.import;
     plain.cluster.clear();
     ImportedRun own = importRun(arguments.file, plain);
-    bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && names(own, "cluster");
-    hasPins = names(own, "planner.pin");
+    bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
     if (!isOtherCluster)
       plain.cluster = arguments.import.cluster; // the file names no cluster, or one that cannot be used
     bool isRead = plain.cluster.empty();
@@ -204,10 +175,8 @@ private:
       solved.result = searchCompiled(context, run, solved.problem, wanted, arguments.target);
       return solved;
     }
-    RunConfig freed = run;
-    freed.isPinned = false;
-    freed.pins = solved.problem.pins = freedPins(run, solved.problem.pins);
-    solved.result = searchCompiled(context, freed, solved.problem, wanted, arguments.target);
+    solved.problem.pins = freedPins(run, solved.problem.pins);
+    solved.result = planner::search(solved.problem, wanted);
     std::vector<planner::PricedPlan> &plans = solved.result.plans;
     if (!plans.empty())
       solved.best = plans.front();
@@ -257,6 +226,33 @@ private:
     }
   }
 
+  /// Prints a note if a plan on fewer hosts has a shorter step. Plans use all devices, and their number may divide
+  /// badly.
+  void tellFewerHosts(const Solved &solved) const {
+    if (solved.result.plans.empty() || solved.run.isPinned || idleDevices > 0)
+      return;
+    planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
+    planner::SearchOptions quick = options;
+    quick.diagnose = quick.prove = quick.simplest = false; // only the fastest plan per number of hosts
+    quick.alternatives = 0;
+    quick.all = arguments.all || !problem.capability.runs(problem.pins);
+    const double worthTelling = 1 - std::max(problem.error.comparison, 0.01);
+    const int hosts = problem.machine.hosts;
+    planner::PricedPlan best = solved.result.plans.front();
+    best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
+    for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
+      problem.machine.hosts = hosts - idle;
+      quick.belowSeconds = worthTelling * best.prediction.stepSeconds;
+      planner::SearchResult fewer = planner::search(problem, quick);
+      if (!fewer.plans.empty() && fewer.plans.front().prediction.stepSeconds < quick.belowSeconds)
+        best = fewer.plans.front();
+    }
+    int used = best.plan.ranks() / problem.machine.devicesPerHost;
+    if (used < hosts)
+      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {}: {}\n", arguments.file, used, hosts,
+                 planner::describeSeconds(best.prediction), planner::describePlan(best));
+  }
+
   std::optional<planner::WhatIf> compare(const Solved &solved) {
     std::optional<Solved> before = solve(present, /*alternatives=*/0);
     if (!before || before->result.plans.empty()) {
@@ -276,29 +272,19 @@ private:
     return answer;
   }
 
-  /// Formats how to get the answer for `run`, given what this query assumes: the settings of a run that has this
-  /// answer.
-  std::string howToUse(const Solved &solved) const {
-    const RunConfig &run = solved.run;
-    std::string sets;
-    if (present.isPinned) {
-      sets = fmt::format(" --set parallel.parallel_mode=2{} --set planner.global_batch={}",
-                         hasPins ? " --set planner.pin={}" : "", run.globalBatch);
-      const planner::Pins freed = run.isPinned ? solved.problem.pins : planner::Pins();
-      for (auto [key, value] :
-           {std::pair("vocab_parallel", freed.vocabParallel), {"expert_tensor_parallel", freed.splitsExperts}})
-        if (!value.value_or(true))
-          sets += fmt::format(" --set planner.pin.{}=False", key);
-    }
+  /// Formats how to get the best plan of `run`, given what this query assumes.
+  std::string howToUse(const RunConfig &run) const {
+    std::string sets = present.isPinned ? " --set parallel.parallel_mode=2" : "";
     for (const std::string &pin : arguments.pin ? pinsOf(*arguments.pin) : std::vector<std::string>())
       sets += " --set planner.pin." + pin;
     if (asksWhatIf)
-      return fmt::format("to use the answer on such devices name them with --cluster{}",
+      return fmt::format("to use the best plan on such devices name them with --cluster{}",
                          sets.empty() ? "" : " and add" + sets);
     if (sets.empty())
-      return run.matmulFormat.empty() ? "`espalier compile` and `espalier train` take the answer"
-                                      : "`--export megatron` writes the flags of the answer";
-    return "to use the answer add" + sets;
+      return run.matmulFormat.empty() ? "`espalier compile` and `espalier train` take the best plan"
+                                      : "`--export megatron` writes the flags of the best plan";
+    return fmt::format("to use the best plan {}add{}", run.isPinned ? "write parallel_mode: 2 in the run file or " : "",
+                       sets);
   }
 
   int answerWish(Solved &solved) {
@@ -334,7 +320,6 @@ private:
   bool asksWhatIf = false;
   std::string told; ///< diagnostics of the latest import, which are not printed twice
   int idleDevices = 0;
-  bool hasPins = false; ///< the file has planner.pin
 };
 
 } // namespace

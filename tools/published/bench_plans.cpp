@@ -66,7 +66,6 @@ ordered_json describe(const TableReport &report, bool perRow) {
                         {"system", row.system},
                         {"measured_seconds", row.seconds},
                         {"predicted_seconds", row.predictedSeconds},
-                        {"interval", row.timeError},
                         {"is_range", row.isRange},
                         {"measured_gibibytes", row.gibibytes},
                         {"predicted_gibibytes", row.predictedGibibytes},

@@ -156,7 +156,6 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   const planner::StageMemory &first = priced.prediction.memory.front();
   result.plan = priced.plan;
   result.seconds = priced.prediction.stepSeconds;
-  result.timeError = priced.prediction.timeError;
   result.fits = priced.prediction.fits();
   double update = config.system.storage.updateBytes;
   double shown = reserved + (update > 0 ? shownBytes(problem, priced.plan, update)

@@ -15,7 +15,6 @@ struct PricedRun {
   std::string reason; ///< why the run cannot be priced; else empty
   planner::Plan plan;
   double seconds = 0, leastSeconds = 0, mostSeconds = 0; ///< least and most over the possible micro-batches
-  double timeError = 0;                                  ///< planner::Prediction::timeError
   double measuredSeconds = 0;                            ///< 0 when not published
   double gibibytes = 0;                                  ///< of the fullest device
   bool fits = false;

@@ -147,10 +147,9 @@ struct RunConfig {
   std::vector<WeightRules> weights; ///< from the model file; in a run with adapters also `peft`
   std::optional<AdapterConfig> adapters;
   DTypePolicy dtypes;
-  std::string matmulFormat;   ///< fp8_hybrid, fp8_e4m3 or fp4_e2m1; empty: matrix products are in the compute dtype
-  planner::Pins pins;         ///< plan properties that the file fixes
-  double preferSimple = 0.03; ///< planner::Problem::preferSimple
-  bool isPinned = false;      ///< parallel_mode 1: unset properties use their defaults
+  std::string matmulFormat; ///< fp8_hybrid, fp8_e4m3 or fp4_e2m1; empty: matrix products are in the compute dtype
+  planner::Pins pins;       ///< plan properties that the file fixes
+  bool isPinned = false;    ///< parallel_mode 1: unset properties use their defaults
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
   /// The kind is constant, linear, cosine, polynomial, inverse_sqrt or wsd. Steps are optimizer steps. total_steps is
