@@ -77,11 +77,6 @@ struct ParallelConfig {
   bool offloadActivations = false;        ///< values that layers keep for backward live in host memory
   bool offloadParameters = false;         ///< parameter and gradient shards live in host memory; requires ZeRO 3
   Schedule schedule = Schedule::OneFOneB;
-  std::optional<Recompute> recompute; ///< the class of all layers; empty: layers may differ
-  int fullLayers = 0; ///< above 0: this many leading layers of each chunk recompute in full, and the others nothing
-
-  /// Whether the class of a layer does not follow from its place.
-  bool choosesRecompute() const { return !recompute && fullLayers == 0; }
 
   /// Whether any state is offloaded to host memory.
   bool offloads() const { return offloadOptimizer || offloadActivations || offloadParameters; }

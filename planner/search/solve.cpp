@@ -57,84 +57,6 @@ double equalSeconds(const ModelError &error, const ParallelConfig &config, const
   return (1 + comparisonError(error, config, fastest.config)) * fastest.result.seconds;
 }
 
-// Finds the split of the layers of one config, and of software that cannot choose for each layer, what layers keep.
-class ConfigSolver {
-public:
-  ConfigSolver(const Problem &problem, std::shared_ptr<ScheduleCache> schedules)
-      : problem(problem), schedules(std::move(schedules)) {}
-
-  // Returns the best split below the limit. Sets the layers that recompute in full in equally many layers of each
-  // chunk.
-  SplitResult solve(ParallelConfig &config, const std::shared_ptr<const CostTable> &table, double limit,
-                    int64_t budget) const {
-    return config.fullLayers > 0 ? blockSplit(config, table, limit, budget) : splitOf(config, table, limit, budget);
-  }
-
-private:
-  using Table = std::shared_ptr<const CostTable>;
-
-  /// Whether every stage fits.
-  bool fits(const LaidStages &laid) const {
-    for (size_t stage = 0; stage < laid.bytes.size(); ++stage)
-      if (memoryShare(problem.machine, laid.bytes[stage], laid.hostBytes[stage]) > 1)
-        return false;
-    return true;
-  }
-
-  SplitResult splitOf(const ParallelConfig &config, const Table &table, double limit, int64_t budget) const {
-    StageOptions stages(problem, config, schedules, table);
-    if (!problem.software.hasEvenStages || problem.pins.stageLayers)
-      return bestSplit(problem, stages, limit, budget);
-    SplitResult even{.played = 1};
-    std::vector<int> counts = evenChunks(problem, config);
-    LaidStages laid = layStages(stages, counts);
-    if (fits(laid))
-      even.lowerBound = pricePlan(problem, {config, std::move(laid.stages)}).prediction.stepSeconds;
-    if (even.lowerBound < limit)
-      even.seconds = even.lowerBound, even.counts = std::move(counts);
-    return even;
-  }
-
-  // Finds the best split with any number of leading layers of each chunk that recompute in full, and sets this number.
-  // More of them need less memory, so that the fewest with which equal stages fit are bisected. One less may fit
-  // unequal stages, and more may allow better stages.
-  SplitResult blockSplit(ParallelConfig &config, const Table &table, double limit, int64_t budget) const {
-    int chunks = config.pp * chunksOf(config.schedule, config.virtualStages);
-    const int all = (problem.layerCount() + chunks - 1) / chunks;
-    ParallelConfig tried = config;
-    auto fitsEvenly = [&](int layers) {
-      tried.fullLayers = layers;
-      StageOptions stages(problem, tried, schedules, table);
-      return fits(layStages(stages, evenChunks(problem, tried)));
-    };
-    int fewest = 1;
-    for (int most = all; fewest < most;) {
-      int middle = (fewest + most) / 2;
-      if (fitsEvenly(middle))
-        most = middle;
-      else
-        fewest = middle + 1;
-    }
-    SplitResult best;
-    bool isBetter = true;
-    int64_t played = 0, spent = 0, work = 0;
-    for (int layers = std::max(1, fewest - 1); layers <= all && (layers <= fewest || isBetter); ++layers) {
-      tried.fullLayers = layers;
-      SplitResult found = splitOf(tried, table, std::min(limit, best.seconds), budget);
-      played += found.played, spent += found.spent, work += found.optionWork;
-      isBetter = found.seconds < best.seconds;
-      if (isBetter)
-        best = std::move(found), config = tried;
-    }
-    best.played = played, best.spent = spent, best.optionWork = work;
-    best.lowerBound = 0; // only the bound of the candidate holds for all numbers
-    return best;
-  }
-
-  const Problem &problem;
-  std::shared_ptr<ScheduleCache> schedules;
-};
-
 // Searches in two passes. The first examines a few splits of each candidate. The second completes the search of the
 // candidates whose lower bounds are still below the best plan.
 class BranchAndBound {
@@ -224,7 +146,7 @@ private:
   // their bounds count in the gap. Models of a hundred layers on a thousand devices need less than a fifth of it.
   bool isWorthwhile(const Candidate &candidate) {
     ParallelConfig plan = space.config(candidate);
-    if (!hasSeveralOptions(plan))
+    if (!hasSeveralOptions(problem, plan))
       return true;
     double chunks = static_cast<double>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
     work += 3 * chunks * static_cast<double>(plan.microBatches);
@@ -282,7 +204,7 @@ private:
     std::vector<std::pair<Simplicity, size_t>> order;
     for (size_t i = 0; space.at(i) && space.at(i)->bound <= most; ++i)
       if (ParallelConfig config = space.config(*space.at(i));
-          space.at(i)->bound <= limitOf(config) && (space.hasOneKind() || !hasSeveralOptions(config)))
+          space.at(i)->bound <= limitOf(config) && (space.hasOneKind() || !hasSeveralOptions(problem, config)))
         order.emplace_back(std::invoke(keyOf, simplicityOf(config, problem.machine, /*recomputes=*/false)), i);
     std::ranges::sort(order);
     for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simple(best); begin = end) {
@@ -315,7 +237,7 @@ private:
   void leaveOut() {
     if (!space.hasOneKind() && bound < incumbents.bestSeconds())
       std::erase_if(open, [&](const auto &one) {
-        bool isLeftOut = hasSeveralOptions(space.config(*space.at(one.second)));
+        bool isLeftOut = hasSeveralOptions(problem, space.config(*space.at(one.second)));
         if (isLeftOut)
           bound = std::min(bound, one.first);
         return isLeftOut;
@@ -364,8 +286,8 @@ private:
     statistics.examined += static_cast<int64_t>(which.size());
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     forEachParallel(plans.size(), options.threads, [&](size_t i) {
-      SplitResult &result = found[i].result = configs.solve(plans[i], tables[i], limits[i], budget);
-      found[i].config = plans[i];
+      StageOptions stages(problem, plans[i], schedules, tables[i]);
+      SplitResult &result = found[i].result = bestSplit(problem, stages, limits[i], budget);
       if (problem.machine.devicesPerCore() > 1 && !result.counts.empty()) // splits are played with a core per device
         result.seconds = pricePlan(problem, withStages(problem, plans[i], result)).prediction.stepSeconds;
     });
@@ -384,7 +306,7 @@ private:
   double work = 0;          // of candidates with several options per stage
   double bound = kInfinity; // of dropped or unproved candidates
   Open open;                // by rising bound after each pass
-  ConfigSolver configs{problem, std::make_shared<ScheduleCache>()};
+  std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>();
 };
 
 // Adds the fastest plan of plain 1F1B.
