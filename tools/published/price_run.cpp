@@ -125,7 +125,6 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   PricedPlan priced;
   if (run.withoutPlan) {
     problem.pins = {};
-    problem.preferSimple = 0; // the publisher ran the fastest plan
     problem.pins.zero = 0, problem.pins.cp = 1, problem.pins.sequenceParallel = false;
     planner::SearchResult found = planner::search(problem, {.prove = false, .diagnose = false, .relax = false});
     if (found.plans.empty())
