@@ -71,6 +71,10 @@ if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], 
 if shutil.which("sshd", path="/usr/sbin"):
     config.available_features.add("sshd")
 
+# The models of protocols need the model checker Spin and a C compiler.
+if shutil.which("spin") and shutil.which("clang-19"):
+    config.available_features.add("spin")
+
 # A test sends requests to a server through nginx. It is skipped if nginx is not installed.
 if shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"):
     config.available_features.add("nginx")
