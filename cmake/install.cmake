@@ -14,6 +14,14 @@ install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MAT
         PATTERN "*.txt")
 install(FILES LICENSE DESTINATION share/espalier COMPONENT runtime)
 
+# Man pages, and completions of bash, zsh and fish, from the help of every verb: `ninja -C build command_pages`.
+set(share ${CMAKE_BINARY_DIR}/share)
+add_custom_command(OUTPUT ${share}/bash-completion/completions/espalier
+  COMMAND ${CMAKE_SOURCE_DIR}/docs/command_pages.py $<TARGET_FILE:espalier> ${share}
+  DEPENDS docs/command_pages.py espalier espalier_verbs VERBATIM)
+add_custom_target(command_pages DEPENDS ${share}/bash-completion/completions/espalier)
+install(DIRECTORY ${share}/ DESTINATION share COMPONENT runtime OPTIONAL)
+
 option(ESPALIER_PYTHON "build the module of the Python package; nanobind must be installed in that Python" OFF)
 if(ESPALIER_PYTHON)
   add_subdirectory(python)
