@@ -8,9 +8,9 @@
 #include "compiler/import/model/expression.h"
 #include "compiler/import/yaml/config_files.h"
 #include "compiler/import/yaml/run_file_writer.h"
-#include "messages/json_reason.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,13 +28,8 @@ public:
   }
 
   void run(const std::vector<std::string> &folders) {
-    try {
-      config = parseHfConfig(text);
-    } catch (const Json::exception &problem) {
-      return result.diagnostics.error({file, 0, 0}, fmt::format("is no JSON: {}", rt::jsonReason(problem)));
-    }
-    if (!config.is_object())
-      return result.diagnostics.error({file, 0, 0}, "a config.json is an object");
+    if (std::string fault = readHfConfig(text, config); !fault.empty())
+      return result.diagnostics.error({file, 0, 0}, fault);
     if (std::string fault = quantizationFault(config); !fault.empty())
       error("quantization_config", fault);
     takeTextModel();
@@ -255,8 +250,8 @@ void HfImporter::writeModel() {
         report(place, isMeant ? section + size.sizes.front() : "changes nothing beside the other keys", isMeant);
         bool isFirst = !value || value->is_null();
         if (!isFirst && isMeant && !found->is_null() && *found != *value)
-          error(place, fmt::format("{} is {}, and {} is {}, which is the same; keep one of them", place, found->dump(),
-                                   key, value->dump()));
+          error(place, fmt::format("{} is {}, and {} is {}, which is the same; keep one of them", place, hfText(*found),
+                                   key, hfText(*value)));
         key = isFirst ? place : key;
         value = isFirst ? found : value;
       }
@@ -264,7 +259,7 @@ void HfImporter::writeModel() {
       keysOfSizes.emplace(each, key);
     if (value && !isMeant) {
       if (conditionOf(size).empty())
-        error(key, fmt::format("{} is {}, and {} is not given", key, value->dump(), conditionKey(size)));
+        error(key, fmt::format("{} is {}, and {} is not given", key, hfText(*value), conditionKey(size)));
       continue;
     }
     if (!value && size.isNested() &&
@@ -308,15 +303,17 @@ bool HfImporter::isUnusable(const HfSize &size, const std::string &key, const Js
   if (isList && (value.is_array() || value.is_null()))
     return false;
   bool isText = rule && rule->type == SizeRule::Type::String, isFlag = rule && rule->type == SizeRule::Type::Bool;
-  bool isSimple = value.is_number() || value.is_string() || value.is_boolean();
+  bool isInfinite = value.is_number_float() && !std::isfinite(value.get<double>());
+  bool isSimple = (value.is_number() && !isInfinite) || value.is_string() || value.is_boolean();
   if (isSimple && !isList && (isText || !value.is_string()))
     return false;
   std::string way = size.defaultText.empty() ? "transformers' default" : "transformers' default, " + size.defaultText;
-  error(key, fmt::format("{} is {}, wanted {}; without the key it is {}", key, value.dump().substr(0, 200),
-                         isList   ? "a list"
-                         : isText ? "a name"
-                         : isFlag ? "true or false"
-                                  : "a number",
+  error(key, fmt::format("{} is {}, wanted {}; without the key it is {}", key, hfText(value).substr(0, 200),
+                         isInfinite ? "a finite number"
+                         : isList   ? "a list"
+                         : isText   ? "a name"
+                         : isFlag   ? "true or false"
+                                    : "a number",
                          way));
   return true;
 }
@@ -402,7 +399,7 @@ void HfImporter::requireOnly(const HfForm &form) {
     error(key, fmt::format("{} has {} items, wanted one for each of {} layers (num_hidden_layers)", key, value->size(),
                            *layers));
   else if (!isOf(form, *value))
-    error(key, fmt::format("{} is {}, {}", key, value->dump().substr(0, 200), form.text(architecture->name)));
+    error(key, fmt::format("{} is {}, {}", key, hfText(*value).substr(0, 200), form.text(architecture->name)));
 }
 
 bool HfImporter::isOf(const HfForm &form, const Json &value) const {
@@ -422,10 +419,12 @@ bool HfImporter::isOf(const HfForm &form, const Json &value) const {
                                [&](const YamlPtr &item) { return isOf({form.key, item, "", "", "", {}}, value); });
   if (value.is_boolean())
     return yamlBool(wanted) == value.get<bool>();
-  if (value.is_string())
-    return wanted.text == value.get<std::string>();
+  if (value.is_string() || wanted.text == scalar(value))
+    return wanted.text == scalar(value);
   if (value.is_array())
-    return value.dump() == flowText(wanted);
+    return wanted.isSequence() && std::ranges::equal(wanted.items, value, [&](const YamlPtr &item, const Json &own) {
+             return isOf({form.key, item, "", "", "", {}}, own);
+           });
   return value.is_number() && wanted.isScalar() && !yamlBool(wanted) && valueOf(wanted.text) == value.get<double>();
 }
 
@@ -556,8 +555,8 @@ std::string hfConfigText(const HfModel &model, const std::string &dtype, Diagnos
 std::string agreeingHfConfig(const HfModel &model, const std::string &dtype, const std::string &file,
                              const std::string &text, Diagnostics &diagnostics) {
   std::optional<HfRules> rules = rulesOf(model, diagnostics);
-  Json config = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!rules || !config.is_object()) {
+  Json config;
+  if (std::string fault = readHfConfig(text, config); !rules || !fault.empty()) {
     diagnostics.error({file, 0, 0}, "is no config.json of this model");
     return "";
   }
@@ -587,14 +586,14 @@ std::string agreeingHfConfig(const HfModel &model, const std::string &dtype, con
       agrees = choice != rule->choices.end() && choice->second == model.sizes.at(rule->name).text;
     }
     if (!agrees)
-      diagnostics.error({file, 0, 0}, fmt::format("{} is {}, the model has {}", key, value->dump(), expected.dump()));
+      diagnostics.error({file, 0, 0}, fmt::format("{} is {}, the model has {}", key, hfText(*value), hfText(expected)));
   }
   for (const Diagnostic &fault : forms.diagnostics.sorted())
     diagnostics.error(fault.where, fault.message);
   if (dtypeOf(config) == dtype && !isTextModel)
     return text;
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = dtype;
-  return config.dump(2) + "\n";
+  return hfText(config, 2) + "\n";
 }
 
 } // namespace espalier

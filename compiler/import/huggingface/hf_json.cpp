@@ -1,7 +1,12 @@
 #include "compiler/import/huggingface/hf_json.h"
 
+#include "messages/json_reason.h"
+
 #include <algorithm>
+#include <boost/algorithm/string/replace.hpp>
+#include <cmath>
 #include <fmt/format.h>
+#include <limits>
 #include <set>
 
 namespace espalier {
@@ -33,14 +38,76 @@ const std::set<std::string> inertKeys = {"_name_or_path",
                                          "transformers_version",
                                          "use_cache"};
 
+/// Numbers that Python writes and JSON lacks.
+constexpr std::pair<std::string_view, double> pythonNumbers[] = {
+    {"Infinity", std::numeric_limits<double>::infinity()},
+    {"-Infinity", -std::numeric_limits<double>::infinity()},
+    {"NaN", std::numeric_limits<double>::quiet_NaN()}};
+constexpr char mark = '\1'; ///< begins the string that stands for such a number
+
+std::string markedText(std::string_view name) { return fmt::format("\"\\u{:04x}{}\"", int{mark}, name); }
+
+/// Returns the text with Python's numbers as marked strings.
+std::string withMarks(std::string_view text) {
+  std::string marked;
+  bool isQuoted = false;
+  for (size_t at = 0; at < text.size(); ++at) {
+    auto number =
+        std::ranges::find_if(pythonNumbers, [&](auto &each) { return text.substr(at).starts_with(each.first); });
+    if (!isQuoted && number != std::end(pythonNumbers)) {
+      marked += markedText(number->first);
+      at += number->first.size() - 1;
+      continue;
+    }
+    isQuoted ^= text[at] == '"';
+    marked += text[at];
+    if (isQuoted && text[at] == '\\' && at + 1 < text.size())
+      marked += text[++at];
+  }
+  return marked;
+}
+
+/// Replaces marked strings by their numbers.
+void replaceMarks(Json &value) {
+  if (value.is_structured())
+    for (Json &item : value)
+      replaceMarks(item);
+  for (auto [name, number] : pythonNumbers)
+    if (value == mark + std::string(name))
+      value = number;
+}
+
+/// Replaces numbers that JSON lacks by marked strings.
+void markNumbers(Json &value) {
+  if (value.is_structured())
+    for (Json &item : value)
+      markNumbers(item);
+  if (double number = value.is_number_float() ? value.get<double>() : 0; !std::isfinite(number))
+    value = mark + std::string(std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity");
+}
+
 } // namespace
 
-Json parseHfConfig(const std::string &text) {
-  return Json::parse(text, [](int depth, Json::parse_event_t, Json &) {
-    if (depth > mostLevels)
-      throw Json::other_error::create(501, "nested too deep", nullptr);
-    return true;
-  });
+std::string readHfConfig(const std::string &text, Json &config) {
+  try {
+    config = Json::parse(withMarks(text), [](int depth, Json::parse_event_t, Json &) {
+      if (depth > mostLevels)
+        throw Json::other_error::create(501, "nested too deep", nullptr);
+      return true;
+    });
+  } catch (const Json::exception &problem) {
+    return fmt::format("is no JSON: {}", rt::jsonReason(problem));
+  }
+  replaceMarks(config);
+  return config.is_object() ? "" : "a config.json is an object";
+}
+
+std::string hfText(Json value, int indent) {
+  markNumbers(value);
+  std::string text = value.dump(indent);
+  for (const auto &each : pythonNumbers)
+    boost::replace_all(text, markedText(each.first), each.first);
+  return text;
 }
 
 Json::json_pointer pointerTo(std::string path) {
@@ -69,7 +136,7 @@ Json listOf(const std::vector<std::string> &items) {
   return list;
 }
 
-std::string scalar(const Json &value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string scalar(const Json &value) { return value.is_string() ? value.get<std::string>() : hfText(value); }
 
 std::string dtypeOf(const Json &config) {
   for (const char *key : {"dtype", "torch_dtype"})

@@ -10,8 +10,12 @@ namespace espalier {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses a config.json of bounded depth. Throws Json::exception.
-Json parseHfConfig(const std::string &text);
+/// Parses a config.json of bounded depth, with the numbers Infinity, -Infinity and NaN, which Python writes. Returns
+/// why the text is no object, or an empty text.
+std::string readHfConfig(const std::string &text, Json &config);
+
+/// Returns the text of a value as Python writes it.
+std::string hfText(Json value, int indent = -1);
 
 /// Converts "a.b" to a pointer.
 Json::json_pointer pointerTo(std::string path);

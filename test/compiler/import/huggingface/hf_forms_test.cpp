@@ -29,6 +29,25 @@ TEST(HfForms, NullIsTransformersDefault) {
       << "null is false where transformers asks whether the value is true";
 }
 
+// Python writes numbers that JSON lacks.
+TEST(HfForms, InfinityAndNanAreNumbers) {
+  const std::string text = R"({"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 19,
+    "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "n_groups": 2, "state_size": 10,
+    "conv_kernel": 3, "max_position_embeddings": 8, "_name_or_path": "a \" Infinity", "residual_in_fp32": true,
+    "layer_norm_epsilon": 1e-5, "time_step_limit": [0.0, Infinity]})";
+  auto with = [&](const std::string &from, const std::string &to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    return importHfConfig("config.json", changed, configs).diagnostics.render();
+  };
+  EXPECT_EQ(with("Infinity]", "Infinity]"), "");
+  EXPECT_THAT(with("Infinity]", "0.1]"), HasSubstr("time_step_limit is [0.0,0.1], mamba2 has only [0, Infinity]"));
+  EXPECT_THAT(with("0.0, Infinity", "0.001, Infinity"), HasSubstr("time_step_limit is [0.001,Infinity]"));
+  EXPECT_THAT(with("Infinity]", "NaN]"), HasSubstr("time_step_limit is [0.0,NaN]"));
+  EXPECT_THAT(with("1e-5", "Infinity"), HasSubstr("layer_norm_epsilon is Infinity, wanted a finite number"));
+  EXPECT_THAT(with("Infinity]", "Infinit]"), HasSubstr("is no JSON"));
+}
+
 // Two places of one key must agree, because transformers reads one of them.
 TEST(HfForms, TwoPlacesOfAKeyAgree) {
   Json config = llama(); // rope_theta is 500000
