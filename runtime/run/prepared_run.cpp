@@ -109,13 +109,17 @@ std::unique_ptr<StartingWeights> openStart(const Program &program, const RunOpti
 /// Returns the number of threads of this host that compute at the same time.
 int busyThreads(int threads, const ProcessPlace &place) { return std::min(cores(), place.hostRanks * threads); }
 
+/// Returns the number of hosts, if each has as many ranks as this one.
+double hostsOf(const Program &program, const ProcessPlace &place) {
+  return static_cast<double>(program.mesh().ranks()) / place.hostRanks;
+}
+
 /// Returns the peak FLOP/s of all ranks, which assumes that other hosts are as fast as this one. Returns 0 if the peak
 /// is unknown or not needed.
 double peakFlops(const Program &program, int threads, const ProcessPlace &place) {
   if (!place.token.empty() || program.plan().target() != "cpu" || program.plan().settings().flops_per_step() <= 0)
     return 0;
-  double hosts = static_cast<double>(program.mesh().ranks()) / place.hostRanks;
-  return hosts * machinePeakFlops(busyThreads(threads, place));
+  return hostsOf(program, place) * machinePeakFlops(busyThreads(threads, place), productType(program.plan()));
 }
 
 /// Returns the options for this process. A process without rank 0 writes no log and no metrics.
@@ -178,8 +182,8 @@ PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const
                          const std::optional<RunData> &opened)
     : options(optionsAt(place, wanted)), threads(threadsPerRank(wanted.threads, place.hostRanks)),
       spins(spinsFor(place.hostRanks * threads)), peakThreads(busyThreads(threads, place)),
-      data(opened ? *opened : openData(program, wanted, place)), dataText(textOfData(program.plan(), wanted)),
-      start(openStart(program, wanted, place.token, dataText)),
+      hosts(hostsOf(program, place)), data(opened ? *opened : openData(program, wanted, place)),
+      dataText(textOfData(program.plan(), wanted)), start(openStart(program, wanted, place.token, dataText)),
       checkpoints(openCheckpoints(program, wanted, place.token, dataText)),
       context{program,           options, *data.training,    data.heldOut.get(), 0, Metrics(options),
               Gatherer(program), {},      checkpoints.get(), start.get(),        {}} {
@@ -196,8 +200,8 @@ PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const
 void PreparedRun::close() {
   if (context.loadFault.empty())
     context.metrics.close(closingSummary(context.result, options));
-  if (context.isPeakExceeded)
-    measurePeakAgain(peakThreads);
+  if (context.reachedFlops > context.peakFlops)
+    correctPeak(peakThreads, productType(context.program.plan()), context.reachedFlops / hosts);
 }
 
 RunResult PreparedRun::finish(const std::optional<RankFailure> &failure) {

@@ -50,6 +50,7 @@ public:
   const RunOptions options;
   const int threads, spins; ///< per rank
   const int peakThreads;    ///< threads of this host that compute at the same time
+  const double hosts;       ///< as many as this one has a share of the ranks
   const RunData data;
   const std::string dataText;                   ///< identifies the training data; empty if nothing needs it
   const std::unique_ptr<StartingWeights> start; ///< null: the run starts from initial values or resumes

@@ -370,7 +370,7 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) {
     double share = static_cast<double>(batch.samples) / static_cast<double>(settings.global_batch());
     double rate = share * settings.flops_per_step() / seconds;
     record.mfu = rate <= context.peakFlops ? rate / context.peakFlops : 0;
-    context.isPeakExceeded |= rate > context.peakFlops;
+    context.reachedFlops = std::max(context.reachedFlops, rate);
   }
   record.lossScale = state.lossScale;
   record.labels = outcome.tokens;

@@ -31,10 +31,10 @@ struct RunContext {
   RunResult result;                       ///< rank 0 adds the steps; the first rank of the process sets how it ended
   Checkpoints *checkpoints = nullptr;     ///< null: no checkpoints
   const StartingWeights *start = nullptr; ///< null: initial values, or the run's own checkpoint
-  std::string loadFault;       ///< why the run cannot begin (a user error); the first rank of the process writes it
-  SaveChoice saveChoice = {};  ///< of this process
-  bool isPeakExceeded = false; ///< by a step, because the machine was busy while its peak was measured
-  Statement statement = {};    ///< of this process; empty if it has all ranks
+  std::string loadFault;      ///< why the run cannot begin (a user error); the first rank of the process writes it
+  SaveChoice saveChoice = {}; ///< of this process
+  double reachedFlops = 0;    ///< of the fastest step
+  Statement statement = {};   ///< of this process; empty if it has all ranks
 };
 
 /// Trains or evaluates on one rank.

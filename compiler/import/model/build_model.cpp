@@ -7,6 +7,7 @@
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/build_states.h"
 #include "compiler/import/model/rotary_form.h"
+#include "compiler/import/model/store_as_read.h"
 #include "dialects/attributes.h"
 #include "format/counters.h"
 
@@ -573,6 +574,7 @@ OwningOpRef<ModuleOp> buildGeneration(MLIRContext &context, const ModelDescripti
     for (const SegmentDescription &segment : model.segments)
       if (failed(SegmentBuilder(builder, model, dtypes, sizes, &phase).build(segment, *module)))
         return nullptr;
+  storeAsRead(*module, model);
   return module;
 }
 

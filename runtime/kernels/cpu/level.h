@@ -193,7 +193,7 @@ struct Loops {
   void (*causalConvGradient)(const ConvTask &task, const void *dy, void *gradient, Storage ofGradient, bool adds);
 };
 
-/// Returns the fastest level that this machine supports.
+/// Returns the fastest level that this machine supports. Processors of one model have the same level.
 const Loops &bestLoops();
 
 /// Returns every level that this machine supports, slowest first, for tests. Sets `count` to their number.
