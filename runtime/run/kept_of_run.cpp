@@ -21,6 +21,8 @@ TokenizerOptions optionsOf(const std::string &kind, const Path &file) {
 /// Returns the files of a tokenizer that the user names: its folder, or one of its files.
 std::vector<SideFile> namedTokenizer(const Path &path) {
   Path folder = std::filesystem::is_directory(path) ? path : path.has_parent_path() ? path.parent_path() : Path(".");
+  if (path.extension() == ".tiktoken" || path.filename() == "tekken.json")
+    return tokenizerFilesOf(optionsOf("tiktoken", path));
   if (path.extension() == ".json" && path.filename() != "tokenizer.json" && isRegularFile(path.string()))
     return tokenizerFilesOf(optionsOf("hf", path));
   if (path.extension() == ".model" && path.filename() != "tokenizer.model" && isRegularFile(path.string()))

@@ -6,6 +6,7 @@
 #include "runtime/tokenizer/byte_level.h"
 #include "runtime/utf8.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -80,6 +81,25 @@ void BpeVocabulary::addMergeLines(const std::string &file, std::string_view text
       throw DataError(file, "want two tokens with one space between them", line);
     addMerge(file, line, std::string(one.substr(0, space)), std::string(one.substr(space + 1)));
   }
+}
+
+std::vector<std::pair<int32_t, int32_t>> BpeVocabulary::halvesOf(int32_t id) const {
+  const std::string &text = texts[id];
+  std::vector<std::pair<int32_t, int32_t>> halves;
+  for (size_t at = decodeUtf8(text, 0).bytes; at < text.size(); at += decodeUtf8(text, at).bytes) {
+    int32_t left = idOf(text.substr(0, at));
+    int32_t right = left < 0 ? -1 : idOf(text.substr(at));
+    if (right >= 0)
+      halves.emplace_back(left, right);
+  }
+  std::ranges::sort(halves);
+  return halves;
+}
+
+void BpeVocabulary::addMergesByRank(int32_t first) {
+  for (int32_t id = first; id < size(); ++id)
+    for (auto [left, right] : halvesOf(id))
+      mergeTable.add(left, right, id, id);
 }
 
 std::array<int32_t, 256> BpeVocabulary::byteIds() const {

@@ -25,6 +25,12 @@ public:
   /// Adds the merges of a merges.txt: one pair per line. Skips "#version" lines.
   void addMergeLines(const std::string &file, std::string_view text);
 
+  /// Adds a merge for each way to cut a token into two tokens, for all tokens from `first` on. The rank of a merge is
+  /// the id of the merged token.
+  void addMergesByRank(int32_t first);
+  /// Returns the ways to cut a token into two tokens, sorted by ids.
+  std::vector<std::pair<int32_t, int32_t>> halvesOf(int32_t id) const;
+
   /// Returns the id of `text`, or -1 if it is not a token.
   int32_t idOf(const std::string &text) const;
   /// Adds or renames a token outside the model, such as <|endoftext|>.

@@ -33,6 +33,25 @@ void stripText(std::string &text, const std::string &mark, size_t start, size_t 
     text.resize(text.size() - mark.size());
 }
 
+/// Removes the spaces before punctuation and English contractions, as BERT's decoder does.
+void cleanUp(std::string &text) {
+  constexpr std::pair<const char *, const char *> replaced[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto &[from, to] : replaced)
+    replaceAll(text, from, to);
+}
+
+/// Joins a token to the text before it, unless it starts a word.
+void decodeWordPiece(std::string &token, const std::string &prefix, bool isFirst, bool cleansUp) {
+  if (!isFirst && token.starts_with(prefix))
+    token.erase(0, prefix.size());
+  else if (!isFirst)
+    token.insert(0, " ");
+  if (cleansUp)
+    cleanUp(token);
+}
+
 } // namespace
 
 void HfDecoder::add(const std::string &file, const nlohmann::json &step, int depth) {
@@ -63,9 +82,12 @@ void HfDecoder::add(const std::string &file, const nlohmann::json &step, int dep
     if (mark.empty())
       throw DataError(file, "a Metaspace decoder without replacement");
     steps.push_back({Kind::metaspace, mark, " ", scheme == "never" ? size_t{0} : size_t{1}});
+  } else if (type == "WordPiece") {
+    steps.push_back({Kind::wordPiece, fieldOr<std::string>(file, step, "prefix", "##"), "",
+                     fieldOr(file, step, "cleanup", true) ? size_t{1} : size_t{0}});
   } else {
     throw DataError(file, fmt::format("decoder \"{}\" is not read, only ByteLevel, ByteFallback, Fuse, "
-                                      "Replace of a string, Strip, Metaspace and Sequence are",
+                                      "Replace of a string, Strip, Metaspace, WordPiece and Sequence are",
                                       type));
   }
 }
@@ -90,6 +112,8 @@ std::string HfDecoder::decode(std::vector<std::string> tokens) const {
         stripText(token, step.from, step.start, 0);
       if (step.kind == Kind::replace || step.kind == Kind::metaspace)
         replaceAll(token, step.from, step.to);
+      if (step.kind == Kind::wordPiece)
+        decodeWordPiece(token, step.from, isFirst, step.start == 1);
       if (step.kind == Kind::strip)
         stripText(token, step.from, step.start, step.stop);
       isFirst = false;

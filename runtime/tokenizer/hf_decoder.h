@@ -16,12 +16,12 @@ public:
   std::string decode(std::vector<std::string> tokens) const;
 
 private:
-  enum class Kind { byteLevel, replace, byteFallback, fuse, strip, metaspace };
+  enum class Kind { byteLevel, replace, byteFallback, fuse, strip, metaspace, wordPiece };
   struct Step {
     Kind kind;
-    std::string from, to; // replace; `from` is the character of strip and metaspace
-    size_t start = 0,
-           stop = 0; // strip: how many at either end; metaspace: start 1 drops the first space
+    std::string from, to; // replace; `from` is the character of strip and metaspace, the prefix of wordPiece
+    // strip: how many at either end; metaspace: start 1 drops the first space; wordPiece: start 1 cleans up
+    size_t start = 0, stop = 0;
   };
   void add(const std::string &file, const nlohmann::json &step, int depth);
   std::vector<Step> steps;

@@ -11,6 +11,13 @@ namespace espalier::rt {
 /// The deepest supported nesting of steps; published files have two or three levels.
 constexpr int deepestSequence = 16;
 
+/// Returns object[name], or null if the field is absent.
+inline const nlohmann::json &fieldOf(const nlohmann::json &object, const char *name) {
+  static const nlohmann::json null;
+  auto found = object.find(name);
+  return found == object.end() ? null : *found;
+}
+
 /// Returns object[name] as T, or `fallback` if the field is absent or null. Throws DataError if the field has another
 /// type.
 template <typename T> T fieldOr(const std::string &file, const nlohmann::json &object, const char *name, T fallback) {

@@ -1,7 +1,12 @@
 // Normalizers, equal to the steps of the same names in HF's tokenizers.
+#include "runtime/files/base64.h"
+#include "runtime/tokenizer/char_maps.h"
 #include "runtime/tokenizer/hf_finder.h"
 #include "runtime/tokenizer/hf_steps.h"
+#include "runtime/tokenizer/sentencepiece_normalizer.h"
 #include "runtime/tokenizer/unicode_normal.h"
+
+#include <optional>
 
 namespace espalier::rt {
 
@@ -76,6 +81,62 @@ private:
   bool left, right;
 };
 
+class CharMapStep final : public NormalizerStep {
+public:
+  explicit CharMapStep(CharMap *map) : map(map) {}
+  void apply(NormalText &normal) const override {
+    const std::string &text = normal.text;
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+      DecodedChar c = decodeUtf8(text, at);
+      if (c.isValid)
+        map(c.codePoint, out);
+      else
+        out += text[at];
+      normal.keepsStart &= at > 0 || !out.empty();
+      at += c.bytes;
+    }
+    normal.text = std::move(out);
+  }
+
+private:
+  CharMap *map;
+};
+
+/// Replaces sequences by SentencePiece's map. Unlike SentencePiece, the published step looks up a short grapheme
+/// cluster first, then each character, and takes the shortest match for the whole of either.
+class PrecompiledStep final : public NormalizerStep {
+public:
+  PrecompiledStep(const std::string &file, std::string bytes) : map(file, std::move(bytes)) {}
+  void apply(NormalText &normal) const override {
+    constexpr size_t longestCluster = 5;
+    std::string_view text = normal.text;
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+      size_t end = graphemeEnd(text, at);
+      if (end - at <= longestCluster && append(text.substr(at, end - at), out)) {
+        at = end;
+        continue;
+      }
+      while (at < end) {
+        std::string_view character = text.substr(at, decodeUtf8(text, at).bytes);
+        if (!append(character, out))
+          out += character;
+        at += character.size();
+      }
+    }
+    normal.text = std::move(out);
+  }
+
+private:
+  bool append(std::string_view part, std::string &out) const {
+    CharsMap::Match match = map.shortest(part);
+    out += match.made;
+    return match.taken > 0;
+  }
+  CharsMap map;
+};
+
 /// Returns a step without settings, or null for other names.
 std::unique_ptr<NormalizerStep> namedNormalizer(const std::string &type) {
   constexpr std::pair<const char *, NormalForm> forms[] = {
@@ -85,7 +146,36 @@ std::unique_ptr<NormalizerStep> namedNormalizer(const std::string &type) {
       return std::make_unique<NormalFormStep>(form);
   if (type == "Lowercase")
     return std::make_unique<LowercaseStep>();
+  if (type == "Nmt")
+    return std::make_unique<CharMapStep>(normalizeAsNmt);
+  if (type == "StripAccents")
+    return std::make_unique<CharMapStep>(dropMarks);
   return nullptr;
+}
+
+void addBertNormalizer(const std::string &file, const nlohmann::json &step,
+                       std::vector<std::unique_ptr<NormalizerStep>> &steps) {
+  bool lowers = fieldOr(file, step, "lowercase", true);
+  if (fieldOr(file, step, "clean_text", true))
+    steps.push_back(std::make_unique<CharMapStep>(cleanForBert));
+  if (fieldOr(file, step, "handle_chinese_chars", true))
+    steps.push_back(std::make_unique<CharMapStep>(spaceIdeographs));
+  if (fieldOr(file, step, "strip_accents", lowers)) {
+    steps.push_back(std::make_unique<NormalFormStep>(NormalForm::nfd));
+    steps.push_back(std::make_unique<CharMapStep>(dropAccents));
+  }
+  if (lowers)
+    steps.push_back(std::make_unique<LowercaseStep>());
+}
+
+/// Reads SentencePiece's map; a missing one changes nothing.
+void addPrecompiled(const std::string &file, const nlohmann::json &step,
+                    std::vector<std::unique_ptr<NormalizerStep>> &steps) {
+  std::optional<std::string> bytes = fromBase64(fieldOr<std::string>(file, step, "precompiled_charsmap", ""));
+  if (!bytes)
+    throw DataError(file, "precompiled_charsmap is not base64");
+  if (!bytes->empty())
+    steps.push_back(std::make_unique<PrecompiledStep>(file, *bytes));
 }
 
 void addNormalizer(const std::string &file, const nlohmann::json &step, int depth,
@@ -102,12 +192,17 @@ void addNormalizer(const std::string &file, const nlohmann::json &step, int dept
   } else if (type == "Strip") {
     steps.push_back(
         std::make_unique<StripStep>(fieldOr(file, step, "strip_left", true), fieldOr(file, step, "strip_right", true)));
+  } else if (type == "BertNormalizer") {
+    addBertNormalizer(file, step, steps);
+  } else if (type == "Precompiled") {
+    addPrecompiled(file, step, steps);
   } else if (auto named = namedNormalizer(type)) {
     steps.push_back(std::move(named));
   } else {
-    throw DataError(file, fmt::format("normalizer \"{}\" is not read, only NFC, NFD, NFKC, NFKD, Lowercase, Strip, "
-                                      "Prepend, Replace and Sequence are",
-                                      type));
+    throw DataError(file,
+                    fmt::format("normalizer \"{}\" is not read, only NFC, NFD, NFKC, NFKD, Nmt, Lowercase, Strip, "
+                                "StripAccents, Prepend, Replace, Precompiled, BertNormalizer and Sequence are",
+                                type));
   }
 }
 

@@ -222,13 +222,20 @@ void addPreTokenizer(const std::string &file, const nlohmann::json &step, int de
     out.steps.push_back(std::make_unique<CharStep>(isPunctuation, readBehavior(file, step, "Isolated")));
   } else if (type == "WhitespaceSplit") {
     out.steps.push_back(std::make_unique<CharStep>(isSpace, SplitBehavior::removed));
+  } else if (type == "BertPreTokenizer") {
+    out.steps.push_back(std::make_unique<CharStep>(isSpace, SplitBehavior::removed));
+    out.steps.push_back(std::make_unique<CharStep>(isPunctuation, SplitBehavior::isolated));
+  } else if (type == "CharDelimiterSplit") {
+    HfPattern delimiter{requiredField<std::string>(file, step, "delimiter"), false};
+    out.steps.push_back(std::make_unique<SplitStep>(file, delimiter, SplitBehavior::removed, /*inverts=*/false));
   } else if (type == "Whitespace") {
     out.steps.push_back(std::make_unique<WhitespaceStep>());
   } else if (type == "Metaspace") {
     out.steps.push_back(readMetaspace(file, step));
   } else {
     throw DataError(file, fmt::format("pre-tokenizer \"{}\" is not read, only ByteLevel, Split, Digits, Punctuation, "
-                                      "Whitespace, WhitespaceSplit, Metaspace and Sequence are",
+                                      "BertPreTokenizer, CharDelimiterSplit, Whitespace, WhitespaceSplit, Metaspace "
+                                      "and Sequence are",
                                       type));
   }
 }

@@ -1,41 +1,21 @@
-// A tokenizer.json of BPE type. Added tokens are cut out; the text between them is normalized, cut into words and
-// merged. A post-processor may add tokens around the result. The model is byte-level, or works on characters with a
-// fallback to byte tokens (as in SentencePiece).
+// A tokenizer.json. Added tokens are cut out; the text between them is normalized, cut into words, and the model gives
+// the ids of each word. A post-processor may add tokens around the result.
 #include "runtime/files/mapped_file.h"
+#include "runtime/tokenizer/byte_level.h"
 #include "runtime/tokenizer/byte_level_encoder.h"
 #include "runtime/tokenizer/hf_added_tokens.h"
 #include "runtime/tokenizer/hf_decoder.h"
+#include "runtime/tokenizer/hf_file.h"
 #include "runtime/tokenizer/hf_json.h"
 #include "runtime/tokenizer/hf_steps.h"
-#include "runtime/tokenizer/tokenizer.h"
-#include "runtime/utf8.h"
 
 #include <filesystem>
-#include <set>
 
 namespace espalier::rt {
 
 namespace {
 
 constexpr uint64_t largestModelFile = uint64_t{1} << 30;
-
-/// The parsed file, shared between threads. Steps hold scratch memory, so each thread builds its own steps from `json`.
-struct HfFile {
-  std::string name;
-  nlohmann::json json; // without the model, which is in `vocabulary`
-  BpeVocabulary vocabulary;
-  bool takesWholeWords = false, fallsBackToBytes = false, fusesUnknown = false;
-  int32_t unknownId = -1, eodId = -1;
-  std::array<int32_t, 256> byteTokens; // <0x00> to <0xFF>, -1 where absent
-  std::set<int32_t> marks;             // the special tokens
-  std::vector<int32_t> prefix, suffix; // tokens that the post-processor adds
-};
-
-const nlohmann::json &fieldOf(const nlohmann::json &object, const char *name) {
-  static const nlohmann::json null;
-  auto found = object.find(name);
-  return found == object.end() ? null : *found;
-}
 
 class HfTokenizer final : public Tokenizer {
 public:
@@ -45,7 +25,7 @@ public:
         preTokenizer(readPreTokenizer(file->name, fieldOf(file->json, "pre_tokenizer"))),
         decoder(HfDecoder::read(file->name, fieldOf(file->json, "decoder"))), rawTokens(select(/*isNormalized=*/false)),
         normalizedTokens(select(/*isNormalized=*/true)),
-        bytes(std::shared_ptr<const BpeVocabulary>(file, &file->vocabulary), file->takesWholeWords) {}
+        bytes(std::shared_ptr<const BpeVocabulary>(file, &file->model.vocabulary), file->model.takesWholeWords) {}
 
   void encode(std::string_view text, std::vector<int32_t> &ids) override {
     if (addsFrame)
@@ -71,16 +51,19 @@ public:
   std::string decode(std::span<const int32_t> ids) const override {
     std::vector<std::string> tokens;
     for (int32_t id : ids) {
-      if (!file->vocabulary.hasToken(id))
-        throw DataError(file->name, fmt::format("id {} is no token, want 0 to {}", id, file->vocabulary.size() - 1));
-      tokens.push_back(file->vocabulary.textOf(id));
+      if (!file->model.vocabulary.hasToken(id))
+        throw DataError(file->name,
+                        fmt::format("id {} is no token, want 0 to {}", id, file->model.vocabulary.size() - 1));
+      tokens.push_back(file->model.vocabulary.textOf(id));
     }
     return decoder.decode(std::move(tokens));
   }
-  int64_t vocabSize() const override { return file->vocabulary.size(); }
-  bool hasToken(int32_t id) const override { return file->vocabulary.hasToken(id); }
+  int64_t vocabSize() const override { return file->model.vocabulary.size(); }
+  bool hasToken(int32_t id) const override { return file->model.vocabulary.hasToken(id); }
   int32_t eodToken() const override { return file->eodId; }
-  std::string markOf(int32_t id) const override { return file->marks.contains(id) ? file->vocabulary.textOf(id) : ""; }
+  std::string markOf(int32_t id) const override {
+    return file->marks.contains(id) ? file->model.vocabulary.textOf(id) : "";
+  }
   std::unique_ptr<Tokenizer> clone() const override { return std::make_unique<HfTokenizer>(file, addsFrame); }
 
 private:
@@ -111,7 +94,7 @@ private:
   }
 
   void encodePiece(std::string_view text, bool isFirst, std::vector<int32_t> &ids) {
-    if (preTokenizer.isPlainGpt2) {
+    if (preTokenizer.isPlainGpt2 && file->model.isBpe) {
       bytes.encodeText(text, ids);
       return;
     }
@@ -123,46 +106,10 @@ private:
       pieces.swap(next);
     }
     for (const TextPiece &piece : pieces)
-      if (preTokenizer.isByteLevel)
+      if (preTokenizer.isByteLevel && file->model.isBpe)
         bytes.encodeWord(piece.text, 0, piece.text.size(), ids);
-      else
-        encodeChars(piece.text, ids);
-  }
-
-  void encodeChars(const std::string &word, std::vector<int32_t> &ids) {
-    if (word.empty())
-      return;
-    if (file->takesWholeWords)
-      if (int32_t id = file->vocabulary.idOf(word); id >= 0) {
-        ids.push_back(id);
-        return;
-      }
-    symbols.clear();
-    bool isAfterUnknown = false;
-    for (size_t at = 0; at < word.size();) {
-      size_t length = decodeUtf8(word, at).bytes;
-      int32_t id = file->vocabulary.idOf(word.substr(at, length));
-      bool isUnknown = id < 0 && !appendBytes(word, at, length);
-      if (id >= 0)
-        symbols.push_back(id);
-      else if (isUnknown && file->unknownId >= 0 && !(file->fusesUnknown && isAfterUnknown))
-        symbols.push_back(file->unknownId);
-      isAfterUnknown = isUnknown;
-      at += length;
-    }
-    file->vocabulary.merges().apply(symbols);
-    ids.insert(ids.end(), symbols.begin(), symbols.end());
-  }
-
-  bool appendBytes(const std::string &word, size_t at, size_t length) {
-    if (!file->fallsBackToBytes)
-      return false;
-    for (size_t k = 0; k < length; ++k)
-      if (file->byteTokens[static_cast<uint8_t>(word[at + k])] < 0)
-        return false;
-    for (size_t k = 0; k < length; ++k)
-      symbols.push_back(file->byteTokens[static_cast<uint8_t>(word[at + k])]);
-    return true;
+      else if (!piece.text.empty())
+        file->model.words->encode(preTokenizer.isByteLevel ? toByteLevel(piece.text) : piece.text, ids);
   }
 
   std::shared_ptr<const HfFile> file;
@@ -172,50 +119,7 @@ private:
   HfDecoder decoder;
   AddedTokenFinder rawTokens, normalizedTokens;
   ByteLevelEncoder bytes;
-  std::vector<int32_t> symbols;
 };
-
-void readMerges(HfFile &file, const nlohmann::json &merges) {
-  if (!merges.is_array())
-    throw DataError(file.name, "the model has no list of merges");
-  for (const nlohmann::json &merge : merges) {
-    // Older files write "left right", newer ones ["left", "right"].
-    if (merge.is_string()) {
-      std::string text = merge.get<std::string>();
-      size_t space = text.find(' ');
-      if (space == std::string::npos)
-        throw DataError(file.name, fmt::format("merge \"{}\" has no space", text.substr(0, 60)));
-      file.vocabulary.addMerge(file.name, 0, text.substr(0, space), text.substr(space + 1));
-    } else if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      file.vocabulary.addMerge(file.name, 0, merge[0].get<std::string>(), merge[1].get<std::string>());
-    } else {
-      throw DataError(file.name, "a merge is neither a string nor a pair of strings");
-    }
-  }
-}
-
-void readModel(HfFile &file, const nlohmann::json &model) {
-  std::string type = fieldOr<std::string>(file.name, model, "type", "BPE");
-  if (type != "BPE")
-    throw DataError(file.name, fmt::format("model of type {}, only BPE is read", type));
-  for (const char *affix : {"continuing_subword_prefix", "end_of_word_suffix"})
-    if (!fieldOr<std::string>(file.name, model, affix, "").empty())
-      throw DataError(file.name, fmt::format("a model with {} is not read", affix));
-  auto dropout = model.find("dropout");
-  if (dropout != model.end() && !dropout->is_null() && *dropout != 0.0)
-    throw DataError(file.name, "a model with dropout gives other ids each time; set it to null");
-  file.vocabulary = BpeVocabulary::fromJson(file.name, fieldOf(model, "vocab"));
-  readMerges(file, fieldOf(model, "merges"));
-  file.takesWholeWords = fieldOr(file.name, model, "ignore_merges", false);
-  file.fallsBackToBytes = fieldOr(file.name, model, "byte_fallback", false);
-  file.fusesUnknown = fieldOr(file.name, model, "fuse_unk", false);
-  std::string unknown = fieldOr<std::string>(file.name, model, "unk_token", "");
-  file.unknownId = unknown.empty() ? -1 : file.vocabulary.idOf(unknown);
-  if (!unknown.empty() && file.unknownId < 0)
-    throw DataError(file.name, fmt::format("unk_token \"{}\" is not in the vocabulary", unknown));
-  for (int byte = 0; byte < 256; ++byte)
-    file.byteTokens[byte] = file.vocabulary.idOf(fmt::format("<0x{:02X}>", byte));
-}
 
 /// Reads the tokens that a TemplateProcessing adds before and after a text.
 void readTemplate(HfFile &file, const nlohmann::json &step) {
@@ -232,11 +136,20 @@ void readTemplate(HfFile &file, const nlohmann::json &step) {
     if (!ids.is_array())
       throw DataError(file.name, fmt::format("the template's token \"{}\" has no ids", name));
     for (const nlohmann::json &id : ids) {
-      if (!id.is_number_integer() || !file.vocabulary.hasToken(id.get<int32_t>()))
+      if (!id.is_number_integer() || !file.model.vocabulary.hasToken(id.get<int32_t>()))
         throw DataError(file.name, fmt::format("the template's token \"{}\" has no valid id", name));
       (isBefore ? file.prefix : file.suffix).push_back(id.get<int32_t>());
     }
   }
+}
+
+/// Returns the id of a pair of text and id, such as "cls": ["[CLS]", 101].
+int32_t frameToken(const HfFile &file, const nlohmann::json &step, const char *name) {
+  const nlohmann::json &pair = fieldOf(step, name);
+  if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer() ||
+      !file.model.vocabulary.hasToken(pair[1].get<int32_t>()))
+    throw DataError(file.name, fmt::format("the post-processor's \"{}\" is no pair of a text and a valid id", name));
+  return pair[1].get<int32_t>();
 }
 
 void readPostProcessor(HfFile &file, const nlohmann::json &step, int depth) {
@@ -248,6 +161,9 @@ void readPostProcessor(HfFile &file, const nlohmann::json &step, int depth) {
       readPostProcessor(file, one, depth + 1);
   } else if (type == "TemplateProcessing") {
     readTemplate(file, step);
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    file.prefix.push_back(frameToken(file, step, "cls"));
+    file.suffix.insert(file.suffix.begin(), frameToken(file, step, "sep"));
   } else if (type != "ByteLevel") { // ByteLevel only trims offsets, which are not computed
     throw DataError(file.name, fmt::format("post-processor \"{}\" is not read", type));
   }
@@ -255,17 +171,21 @@ void readPostProcessor(HfFile &file, const nlohmann::json &step, int depth) {
 
 void findEndOfDocument(HfFile &file, const std::string &wanted) {
   if (!wanted.empty()) {
-    file.eodId = file.vocabulary.idOf(wanted);
+    file.eodId = file.model.vocabulary.idOf(wanted);
     if (file.eodId < 0)
       throw DataError(file.name, fmt::format("end token \"{}\" is not in the vocabulary", wanted));
     return;
   }
   for (const char *usual : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"})
     if (file.eodId < 0)
-      file.eodId = file.vocabulary.idOf(usual);
+      file.eodId = file.model.vocabulary.idOf(usual);
 }
 
 } // namespace
+
+std::unique_ptr<Tokenizer> makeHfTokenizer(std::shared_ptr<const HfFile> file, bool addsFrame) {
+  return std::make_unique<HfTokenizer>(std::move(file), addsFrame);
+}
 
 std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options) {
   if (options.modelFile.empty())
@@ -276,20 +196,20 @@ std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options) {
   file->json = parseJsonFile(file->name, readWholeFile(file->name, largestModelFile));
   if (!file->json.is_object() || !fieldOf(file->json, "model").is_object())
     throw DataError(file->name, "no \"model\" field; this is no tokenizer.json");
-  readModel(*file, file->json["model"]);
+  readModel(file->name, file->json["model"], file->model);
   file->json.erase("model");
-  int64_t limit = 2 * file->vocabulary.size() + 4096;
+  int64_t limit = 2 * file->model.vocabulary.size() + 4096;
   for (const AddedToken &token : readAddedTokens(file->name, fieldOf(file->json, "added_tokens"))) {
     if (token.id >= limit)
       throw DataError(file->name,
                       fmt::format("added token \"{}\" has id {}, want 0 to {}", token.text, token.id, limit - 1));
-    file->vocabulary.setToken(token.id, token.text);
+    file->model.vocabulary.setToken(token.id, token.text);
     if (token.isSpecial)
       file->marks.insert(token.id);
   }
   readPostProcessor(*file, fieldOf(file->json, "post_processor"), 0);
   findEndOfDocument(*file, options.eodText);
-  return std::make_unique<HfTokenizer>(std::move(file), options.specialTokens);
+  return makeHfTokenizer(std::move(file), options.specialTokens);
 }
 
 } // namespace espalier::rt

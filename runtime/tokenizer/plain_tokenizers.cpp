@@ -84,7 +84,7 @@ TokenizerOptions withOwnKind(TokenizerOptions options) {
 }
 
 std::vector<std::string> tokenizerKinds() {
-  std::vector<std::string> kinds = {"gpt2", "hf", "sentencepiece", "bytes", "null"};
+  std::vector<std::string> kinds = {"gpt2", "hf", "sentencepiece", "tiktoken", "bytes", "null"};
   for (const MegatronName &known : megatronNames)
     kinds.emplace_back(known.name);
   return kinds;
@@ -106,10 +106,11 @@ std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &given) {
   };
   refuse(!options.vocabFile.empty(), "--vocab-file", "gpt2");
   refuse(!options.mergeFile.empty(), "--merge-file", "gpt2");
-  refuse(!options.modelFile.empty(), "--tokenizer-model", "hf and sentencepiece");
+  refuse(!options.modelFile.empty(), "--tokenizer-model", "hf, sentencepiece and tiktoken");
+  refuse(!options.pattern.empty(), "--tiktoken-pattern", "tiktoken");
   refuse(options.vocabSize != 0, "--vocab-size", "null");
-  refuse(options.addBos, "--add-bos", "sentencepiece");
-  refuse(!options.eodText.empty(), "--eod-token", "hf");
+  refuse(options.addBos, "--add-bos", "sentencepiece and tiktoken");
+  refuse(!options.eodText.empty(), "--eod-token", "hf and tiktoken");
   if (options.kind == "bytes")
     return makeByteTokenizer();
   if (options.kind == "null")
@@ -120,6 +121,8 @@ std::unique_ptr<Tokenizer> openTokenizer(const TokenizerOptions &given) {
     return openHfTokenizer(options);
   if (options.kind == "sentencepiece")
     return openSentencePieceTokenizer(options);
+  if (options.kind == "tiktoken")
+    return openTiktokenTokenizer(options);
   throw DataError("tokenizer", fmt::format("kind \"{}\", want {}", options.kind, fmt::join(tokenizerKinds(), ", ")));
 }
 

@@ -5,7 +5,6 @@
 #include "messages/data_error.h"
 #include "runtime/utf8.h"
 
-#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 
@@ -16,35 +15,7 @@ constexpr std::string_view escapedSpace = "\xE2\x96\x81"; // ▁
 constexpr std::string_view replacement = "\xEF\xBF\xBD";
 } // namespace
 
-PrefixMatcher::PrefixMatcher(std::vector<std::string> entries) : sorted(std::move(entries)), ranges(256) {
-  std::erase(sorted, "");
-  std::ranges::sort(sorted, [](const std::string &a, const std::string &b) {
-    auto lead = [](const std::string &s) { return static_cast<uint8_t>(s[0]); };
-    if (lead(a) != lead(b))
-      return lead(a) < lead(b);
-    return a.size() != b.size() ? a.size() > b.size() : a < b;
-  });
-  for (uint32_t i = 0; i < sorted.size(); ++i) {
-    auto &range = ranges[static_cast<uint8_t>(sorted[i][0])];
-    if (range.second == 0)
-      range.first = i;
-    range.second = i + 1;
-  }
-}
-
-size_t PrefixMatcher::match(std::string_view text) const {
-  if (text.empty())
-    return 0;
-  auto [first, end] = ranges[static_cast<uint8_t>(text[0])];
-  for (uint32_t i = first; i < end; ++i)
-    if (text.starts_with(sorted[i]))
-      return sorted[i].size();
-  return 0;
-}
-
-SentencePieceNormalizer::SentencePieceNormalizer(const std::string &file, std::string charsMap, Rules rules,
-                                                 PrefixMatcher userDefined)
-    : map(std::move(charsMap)), rules(rules), matcher(std::move(userDefined)) {
+CharsMap::CharsMap(const std::string &file, std::string bytes) : map(std::move(bytes)) {
   if (map.empty())
     return;
   uint32_t length = 0;
@@ -55,35 +26,41 @@ SentencePieceNormalizer::SentencePieceNormalizer(const std::string &file, std::s
   trieBytes = length;
 }
 
-uint32_t SentencePieceNormalizer::unit(size_t at) const {
+uint32_t CharsMap::unit(size_t at) const {
   uint32_t value = 0;
   if (4 * at < trieBytes)
     std::memcpy(&value, map.data() + 4 + 4 * at, sizeof value);
   return value;
 }
 
-std::pair<std::string_view, size_t> SentencePieceNormalizer::step(std::string_view text) const {
-  if (size_t length = matcher.match(text))
-    return {text.substr(0, length), length};
+CharsMap::Match CharsMap::match(std::string_view text, bool wantsShortest) const {
   auto offset = [](uint32_t value) { return (value >> 10) << ((value & (1U << 9)) >> 6); };
-  size_t longest = 0, entry = 0;
-  size_t node = trieBytes > 0 ? offset(unit(0)) : 0;
-  for (size_t i = 0; trieBytes > 0 && i < text.size(); ++i) {
+  Match found;
+  size_t node = trieBytes > 0 ? offset(unit(0)) : 0, strings = 4 + trieBytes;
+  for (size_t i = 0; trieBytes > 0 && i < text.size() && !(wantsShortest && found.taken > 0); ++i) {
     node ^= static_cast<uint8_t>(text[i]);
     uint32_t value = unit(node);
     if ((value & ((1U << 31) | 0xFF)) != static_cast<uint8_t>(text[i]))
       break;
     node ^= offset(value);
-    if ((value >> 8) & 1) {
-      longest = i + 1;
-      entry = unit(node) & 0x7FFFFFFF;
-    }
+    size_t entry = unit(node) & 0x7FFFFFFF;
+    if (((value >> 8) & 1) && entry < map.size() - strings)
+      found = {std::string_view(map.data() + strings + entry), i + 1};
     if (4 * node >= trieBytes)
       break;
   }
-  size_t strings = 4 + trieBytes;
-  if (longest > 0 && entry < map.size() - strings)
-    return {std::string_view(map.data() + strings + entry), longest};
+  return found;
+}
+
+SentencePieceNormalizer::SentencePieceNormalizer(const std::string &file, std::string charsMap, Rules rules,
+                                                 PrefixTree userDefined)
+    : map(file, std::move(charsMap)), rules(rules), kept(std::move(userDefined)) {}
+
+std::pair<std::string_view, size_t> SentencePieceNormalizer::step(std::string_view text) const {
+  if (size_t length = kept.longest(text).first)
+    return {text.substr(0, length), length};
+  if (CharsMap::Match match = map.longest(text); match.taken > 0)
+    return {match.made, match.taken};
   DecodedChar found = decodeUtf8(text, 0);
   return {found.isValid ? text.substr(0, found.bytes) : replacement, found.bytes};
 }

@@ -2,25 +2,37 @@
 // "▁".
 #pragma once
 
+#include "runtime/tokenizer/prefix_tree.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace espalier::rt {
 
-/// Finds the longest entry that starts a text. There are few entries (user-defined pieces), so all lengths are tried.
-class PrefixMatcher {
+/// A compiled map of character sequences, as SentencePiece writes it.
+class CharsMap {
 public:
-  /// Sorts the entries. Empty entries are dropped.
-  explicit PrefixMatcher(std::vector<std::string> entries = {});
-  /// Returns the bytes of the longest entry that `text` starts with, or 0.
-  size_t match(std::string_view text) const;
+  /// Reads a map; an empty one maps nothing. Throws DataError naming `file` if it is corrupt.
+  CharsMap(const std::string &file, std::string bytes);
+
+  /// A replaced sequence at the start of a text.
+  struct Match {
+    std::string_view made;
+    size_t taken = 0; ///< replaced bytes; 0 without a match
+  };
+  /// Returns the longest sequence of the map that `text` starts with.
+  Match longest(std::string_view text) const { return match(text, /*wantsShortest=*/false); }
+  /// Returns the shortest sequence of the map that `text` starts with.
+  Match shortest(std::string_view text) const { return match(text, /*wantsShortest=*/true); }
 
 private:
-  std::vector<std::string> sorted; // by first byte, longest first
-  std::vector<std::pair<uint32_t, uint32_t>> ranges;
+  Match match(std::string_view text, bool wantsShortest) const;
+  uint32_t unit(size_t at) const;
+
+  std::string map;      // trie units, then zero-terminated strings
+  size_t trieBytes = 0; // the trie starts after a 4-byte length
 };
 
 /// Normalizes text as a SentencePiece model requires.
@@ -35,22 +47,20 @@ public:
   };
   /// Creates a normalizer. `charsMap` is the model's precompiled map, or empty. Throws DataError naming `file` if the
   /// map is corrupt.
-  SentencePieceNormalizer(const std::string &file, std::string charsMap, Rules rules, PrefixMatcher userDefined);
+  SentencePieceNormalizer(const std::string &file, std::string charsMap, Rules rules, PrefixTree userDefined);
 
   /// Returns the normalized text.
   std::string normalize(std::string_view text) const;
-  /// Returns the matcher of user-defined pieces.
-  const PrefixMatcher &userDefined() const { return matcher; }
+  /// Returns the user-defined pieces.
+  const PrefixTree &userDefined() const { return kept; }
 
 private:
   /// Returns the replacement for the start of `text`, and the number of replaced bytes.
   std::pair<std::string_view, size_t> step(std::string_view text) const;
-  uint32_t unit(size_t at) const;
 
-  std::string map;      // trie units, then zero-terminated strings
-  size_t trieBytes = 0; // the trie starts after a 4-byte length
+  CharsMap map;
   Rules rules;
-  PrefixMatcher matcher;
+  PrefixTree kept;
 };
 
 } // namespace espalier::rt

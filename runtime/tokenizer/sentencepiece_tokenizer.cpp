@@ -1,17 +1,19 @@
-// SentencePiece models of BPE type, read through the public schema, because the SentencePiece library and protobuf
-// cannot share a process. The pair with the highest score merges first; among equal scores, the leftmost. Characters
-// without a piece become bytes.
+// SentencePiece models of the types BPE and unigram, read through the public schema, because the SentencePiece library
+// and protobuf cannot share a process. In a BPE model, the pair with the highest score merges first; among equal
+// scores, the leftmost. Characters without a piece become bytes.
 #include "messages/data_error.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/tokenizer/hf_added_tokens.h"
 #include "runtime/tokenizer/sentencepiece_normalizer.h"
 #include "runtime/tokenizer/tokenizer.h"
+#include "runtime/tokenizer/unigram.h"
 #include "runtime/utf8.h"
 
 #include "sentencepiece_model.pb.h"
 
 #include <cmath>
 #include <fmt/format.h>
+#include <limits>
 #include <queue>
 #include <unordered_map>
 
@@ -33,6 +35,7 @@ struct Model {
   std::vector<int32_t> byteIds;                                      // empty without byte fallback
   std::unique_ptr<AddedTokenFinder> controls;                        // such as <s> and </s>
   std::unique_ptr<SentencePieceNormalizer> normalizer;
+  std::unique_ptr<Unigram> unigram; // null for a BPE model
 
   Piece::Type type(int32_t id) const { return proto.pieces(id).type(); }
   int32_t idOf(std::string_view text) const {
@@ -48,7 +51,7 @@ class Merging {
 public:
   Merging(const Model &model, std::string_view text) : model(model) {
     for (size_t at = 0; at < text.size();) {
-      size_t frozen = model.normalizer->userDefined().match(text.substr(at));
+      size_t frozen = model.normalizer->userDefined().longest(text.substr(at)).first;
       size_t length = frozen ? frozen : decodeUtf8(text, at).bytes;
       auto here = static_cast<int64_t>(symbols.size());
       symbols.push_back({text.substr(at, length), here - 1, here + 1, frozen > 0});
@@ -165,7 +168,7 @@ private:
   void encodePlain(std::string_view text, std::vector<int32_t> &ids) const {
     std::string normalized = model->normalizer->normalize(text);
     bool isAfterUnknown = false;
-    Merging(*model, normalized).run([&](std::string_view piece, int32_t id) {
+    auto emit = [&](std::string_view piece, int32_t id) {
       bool isUnknown = model->type(id) == Piece::UNKNOWN;
       if (isUnknown && !model->byteIds.empty()) {
         for (char c : piece)
@@ -174,7 +177,11 @@ private:
         ids.push_back(id); // a run of unknown characters is one unknown piece
       }
       isAfterUnknown = isUnknown;
-    });
+    };
+    if (!model->unigram)
+      return Merging(*model, normalized).run(emit);
+    for (const Unigram::Piece &piece : model->unigram->encode(normalized))
+      emit(piece.text, piece.id < 0 ? model->proto.trainer_spec().unk_id() : piece.id);
   }
 
   std::shared_ptr<const Model> model;
@@ -222,11 +229,30 @@ void checkSpecialIds(const Model &model) {
   int32_t unknown = model.proto.trainer_spec().unk_id();
   if (unknown < 0 || unknown >= model.proto.pieces_size() || model.type(unknown) != Piece::UNKNOWN)
     throw DataError(model.file, fmt::format("unk_id {} is no unknown piece", unknown));
-  if (model.proto.trainer_spec().model_type() != sentencepiece::TrainerSpec::BPE)
-    throw DataError(model.file,
-                    fmt::format("model of type {}, only BPE is read; convert it to "
-                                "tokenizer.json or train one of type BPE",
-                                sentencepiece::TrainerSpec::ModelType_Name(model.proto.trainer_spec().model_type())));
+  auto type = model.proto.trainer_spec().model_type();
+  if (type != sentencepiece::TrainerSpec::BPE && type != sentencepiece::TrainerSpec::UNIGRAM)
+    throw DataError(model.file, fmt::format("model of type {}, only BPE and UNIGRAM are read; train one of these types",
+                                            sentencepiece::TrainerSpec::ModelType_Name(type)));
+}
+
+/// Returns the model's pieces with SentencePiece's scores: a user-defined piece beats every other path.
+std::unique_ptr<Unigram> unigramOf(const Model &model) {
+  float least = std::numeric_limits<float>::max(), most = std::numeric_limits<float>::min();
+  for (const Piece &piece : model.proto.pieces())
+    if (piece.type() == Piece::NORMAL) {
+      least = std::min(least, piece.score());
+      most = std::max(most, piece.score());
+    }
+  std::vector<PrefixTree::Entry> pieces;
+  std::vector<double> scores;
+  for (const Piece &piece : model.proto.pieces()) {
+    if (piece.type() == Piece::NORMAL || piece.type() == Piece::USER_DEFINED)
+      pieces.push_back({piece.piece(), static_cast<int32_t>(scores.size())});
+    auto kept = static_cast<float>(static_cast<float>(piece.piece().size()) * most - 0.1);
+    scores.push_back(piece.type() == Piece::USER_DEFINED ? kept : piece.score());
+  }
+  return std::make_unique<Unigram>(model.file, std::move(pieces), std::move(scores), least - Unigram::unknownPenalty,
+                                   Unigram::Sums::floats);
 }
 
 /// Fills the tables. Throws DataError if the model falls back to bytes and a byte has no piece.
@@ -273,11 +299,11 @@ std::unique_ptr<Tokenizer> openSentencePieceTokenizer(const TokenizerOptions &op
   int32_t bos = model->proto.trainer_spec().bos_id();
   if (options.addBos && (bos < 0 || bos >= model->proto.pieces_size()))
     throw DataError(model->file, "has no token that begins a document");
-  std::vector<std::string> userDefined;
+  std::vector<PrefixTree::Entry> userDefined;
   std::vector<AddedToken> controls;
   for (int32_t id = 0; id < model->proto.pieces_size(); ++id)
     if (const std::string &piece = model->proto.pieces(id).piece(); model->type(id) == Piece::USER_DEFINED)
-      userDefined.push_back(piece);
+      userDefined.push_back({piece, id});
     else if (model->type(id) == Piece::CONTROL)
       controls.push_back({.text = piece, .id = id, .isSpecial = true});
   model->controls = std::make_unique<AddedTokenFinder>(std::move(controls));
@@ -286,7 +312,9 @@ std::unique_ptr<Tokenizer> openSentencePieceTokenizer(const TokenizerOptions &op
                                        spec.escape_whitespaces(),
                                        model->proto.trainer_spec().treat_whitespace_as_suffix()};
   model->normalizer = std::make_unique<SentencePieceNormalizer>(model->file, spec.precompiled_charsmap(), rules,
-                                                                PrefixMatcher(std::move(userDefined)));
+                                                                PrefixTree(model->file, std::move(userDefined)));
+  if (model->proto.trainer_spec().model_type() == sentencepiece::TrainerSpec::UNIGRAM)
+    model->unigram = unigramOf(*model);
   return std::make_unique<SentencePieceTokenizer>(std::move(model), options.addBos, options.specialTokens);
 }
 

@@ -44,20 +44,22 @@ struct TokenizerOptions {
   std::string kind = "bytes"; // one of tokenizerKinds()
   std::string vocabFile;      // gpt2: vocab.json
   std::string mergeFile;      // gpt2: merges.txt
-  std::string modelFile;      // hf: tokenizer.json; sentencepiece: tokenizer.model
+  std::string modelFile;      // hf: tokenizer.json; sentencepiece: tokenizer.model; tiktoken: ranks or tekken.json
+  std::string pattern;        // tiktoken: the encoding, or the pattern; empty: by the number of ranks, or the file
   int64_t vocabSize = 0;      // null: the number of ids
   /// Selects HF's behavior: special tokens in the text become their ids, and hf adds the tokens of its post-processor.
   /// The texts between the tokens of a sentencepiece model are encoded on their own, as Llama 2 does.
-  /// Off selects Megatron's behavior for gpt2 and sentencepiece: special tokens in the text are plain text.
+  /// Off selects Megatron's behavior for gpt2 and sentencepiece, and encode_ordinary for tiktoken: special tokens in
+  /// the text are plain text.
   bool specialTokens = false;
-  /// sentencepiece: starts each document with the model's begin token, as Megatron's Llama2Tokenizer does.
+  /// sentencepiece, tiktoken: starts each document with the begin token, as Megatron's Llama2Tokenizer does.
   bool addBos = false;
-  /// hf: the end-of-document token. Empty selects one of the usual names.
+  /// hf, tiktoken: the end-of-document token. Empty selects one of the usual names.
   std::string eodText;
 };
 
-/// Returns the supported kinds: gpt2, hf, sentencepiece, bytes and null, followed by Megatron's names for the first
-/// three.
+/// Returns the supported kinds: gpt2, hf, sentencepiece, tiktoken, bytes and null, followed by Megatron's names for the
+/// first three.
 std::vector<std::string> tokenizerKinds();
 
 /// Replaces Megatron's name of a kind by ours, with the options that it implies.
@@ -76,5 +78,7 @@ std::unique_ptr<Tokenizer> openGpt2Tokenizer(const TokenizerOptions &options);
 std::unique_ptr<Tokenizer> openHfTokenizer(const TokenizerOptions &options);
 /// Opens a SentencePiece model. Throws DataError.
 std::unique_ptr<Tokenizer> openSentencePieceTokenizer(const TokenizerOptions &options);
+/// Opens a rank file of tiktoken, or a tekken.json. Throws DataError.
+std::unique_ptr<Tokenizer> openTiktokenTokenizer(const TokenizerOptions &options);
 
 } // namespace espalier::rt

@@ -4,6 +4,7 @@
 #include "runtime/files/atomic_file.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/tokenizer/byte_level.h"
+#include "runtime/tokenizer/tiktoken.h"
 #include "runtime/tokenizer/train_bpe.h"
 #include "runtime/utf8.h"
 
@@ -21,15 +22,19 @@ using Path = std::filesystem::path;
 constexpr const char *configName = "tokenizer_config.json", *endOfText = "<|endoftext|>";
 constexpr uint64_t mostBytes = uint64_t(1) << 30;
 
-constexpr std::array<const char *, 9> names = {"tokenizer.json",
-                                               "tokenizer.model",
-                                               "vocab.json",
-                                               "merges.txt",
-                                               configName,
-                                               "special_tokens_map.json",
-                                               "added_tokens.json",
-                                               "chat_template.jinja",
-                                               "generation_config.json"};
+constexpr std::array<const char *, 12> names = {"tekken.json",
+                                                "tiktoken.model",
+                                                "qwen.tiktoken",
+                                                "tokenizer.json",
+                                                "tokenizer.model",
+                                                "vocab.json",
+                                                "merges.txt",
+                                                configName,
+                                                "special_tokens_map.json",
+                                                "added_tokens.json",
+                                                "chat_template.jinja",
+                                                "generation_config.json"};
+constexpr std::span<const char *const> rankNames(names.data(), 3); // of the kind tiktoken
 
 /// Returns tokenizer_config.json as an object; an empty one if the folder has none. Throws DataError.
 Json configOf(const std::vector<SideFile> &files, const std::string &place) {
@@ -53,6 +58,8 @@ std::vector<SideFile> givenFiles(const TokenizerOptions &options) {
   if (options.kind == "gpt2")
     return {{"vocab.json", readWholeFile(options.vocabFile, mostBytes)},
             {"merges.txt", readWholeFile(options.mergeFile, mostBytes)}};
+  if (options.kind == "tiktoken")
+    return {{"tokenizer.json", tiktokenAsTokenizerJson(options)}};
   std::string name = options.kind == "hf" ? "tokenizer.json" : "tokenizer.model";
   Path file = options.modelFile;
   if (std::filesystem::is_directory(file))
@@ -102,6 +109,9 @@ std::optional<TokenizerOptions> tokenizerIn(const Path &folder) {
     options.kind = "gpt2";
     options.vocabFile = pathOf("vocab.json");
     options.mergeFile = pathOf("merges.txt");
+  } else if (auto ranks = std::ranges::find_if(rankNames, has); ranks != rankNames.end()) {
+    options.kind = "tiktoken";
+    options.modelFile = pathOf(*ranks);
   } else {
     return std::nullopt;
   }
@@ -112,7 +122,7 @@ std::optional<TokenizerOptions> tokenizerIn(const Path &folder) {
   bool addsBos = !fields.contains("add_bos_token") || fields["add_bos_token"] != false;
   options.specialTokens = options.kind != "hf" || addsBos;
   options.addBos = options.kind == "sentencepiece" && addsBos;
-  if (Json eos = fields.value("eos_token", Json()); options.kind == "hf")
+  if (Json eos = fields.value("eos_token", Json()); options.kind == "hf" || options.kind == "tiktoken")
     options.eodText = eos.is_string() ? eos.get<std::string>() : eos.is_object() ? eos.value("content", "") : "";
   return options;
 }

@@ -55,7 +55,8 @@ std::vector<std::string> seedsOf(const std::string &target) {
   // The small models of the golden folder are also seeds.
   for (const auto &entry : fs::directory_iterator(fs::path(ESPALIER_SOURCE_DIR) / "test/golden/tokenizers"))
     if ((target == "data_hf" && entry.path().extension() == ".json") ||
-        (target == "data_sentencepiece" && entry.path().extension() == ".model"))
+        (target == "data_sentencepiece" && entry.path().extension() == ".model") ||
+        (target == "data_tiktoken" && (entry.path().extension() == ".tiktoken" || entry.path().stem() == "tekken")))
       paths.push_back(entry.path());
   std::sort(paths.begin(), paths.end());
   std::vector<std::string> seeds;

@@ -23,16 +23,20 @@ using namespace rt;
 void addTokenizerOptions(const Verb &command, TokenizerOptions &options) {
   Option kind = command
                     .option("--tokenizer,--tokenizer-type", options.kind,
-                            "gpt2, hf, sentencepiece, bytes or null, or Megatron's name of it")
+                            "gpt2, hf, sentencepiece, tiktoken, bytes or null, or Megatron's name of it")
                     .oneOf(tokenizerKinds());
   for (const Option &ofKind :
        {command.option("--vocab-file", options.vocabFile, "gpt2: vocab.json"),
         command.option("--merge-file", options.mergeFile, "gpt2: merges.txt"),
         command.option("--tokenizer-model", options.modelFile,
-                       "hf: tokenizer.json or its folder; sentencepiece: tokenizer.model"),
+                       "hf: tokenizer.json or its folder; sentencepiece: tokenizer.model; tiktoken: rank file or "
+                       "tekken.json"),
+        command.option("--tiktoken-pattern", options.pattern,
+                       "tiktoken: encoding (cl100k_base, o200k_base, llama3, qwen ...) or regular expression; by "
+                       "default by the number of ranks"),
         command.option("--vocab-size", options.vocabSize, "null: number of ids"),
-        command.flag("--add-bos", options.addBos, "sentencepiece: begin each document with its token"),
-        command.option("--eod-token", options.eodText, "hf: text of the token that ends a document"),
+        command.flag("--add-bos", options.addBos, "sentencepiece, tiktoken: begin each document with its token"),
+        command.option("--eod-token", options.eodText, "hf, tiktoken: text of the token that ends a document"),
         command.flag("--special-tokens", options.specialTokens,
                      "as HF does: special tokens in the text become their ids, and the tokens of an hf "
                      "post-processor are added")})

@@ -83,6 +83,17 @@ int fuzzSentencepiece(Bytes data, size_t size) {
   return 0;
 }
 
+int fuzzTiktoken(Bytes data, size_t size) {
+  MemoryFile file(data, size);
+  TokenizerOptions options;
+  options.kind = "tiktoken";
+  options.modelFile = file.path();
+  options.pattern = size % 2 ? "qwen" : "";
+  options.specialTokens = size % 3;
+  exercise(options);
+  return 0;
+}
+
 int fuzzJsonl(Bytes data, size_t size) {
   std::vector<JsonField> values;
   readJsonFields({reinterpret_cast<const char *>(data), size}, {"text", "title"}, values);

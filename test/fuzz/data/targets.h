@@ -19,6 +19,8 @@ int fuzzGpt2(Bytes data, size_t size);
 int fuzzHf(Bytes data, size_t size);
 /// Input: tokenizer.model.
 int fuzzSentencepiece(Bytes data, size_t size);
+/// Input: a rank file or tekken.json.
+int fuzzTiktoken(Bytes data, size_t size);
 /// Input: one line of a .jsonl file.
 int fuzzJsonl(Bytes data, size_t size);
 /// Input: a text. Aborts unless the hand-written scanner cuts the text like the regular expression.
@@ -29,9 +31,13 @@ struct Target {
   int (*run)(Bytes, size_t);
 };
 inline const std::vector<Target> &targets() {
-  static const std::vector<Target> all = {{"data_index", fuzzIndex}, {"data_gpt2", fuzzGpt2},
-                                          {"data_hf", fuzzHf},       {"data_sentencepiece", fuzzSentencepiece},
-                                          {"data_jsonl", fuzzJsonl}, {"data_scanner", fuzzScanner}};
+  static const std::vector<Target> all = {{"data_index", fuzzIndex},
+                                          {"data_gpt2", fuzzGpt2},
+                                          {"data_hf", fuzzHf},
+                                          {"data_sentencepiece", fuzzSentencepiece},
+                                          {"data_jsonl", fuzzJsonl},
+                                          {"data_scanner", fuzzScanner},
+                                          {"data_tiktoken", fuzzTiktoken}};
   return all;
 }
 

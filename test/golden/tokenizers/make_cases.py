@@ -20,11 +20,11 @@ SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^
          r"|\s+(?!\S)|\s+")
 
 
-def save(folder, name, tokenizer):
+def save(folder, name, tokenizer, texts=TEXTS):
     path = folder / name
     tokenizer.save(str(path))
     with (folder / f"{name}.cases.jsonl").open("w") as file:
-        for text in TEXTS:
+        for text in texts:
             file.write(json.dumps({
                 "text": text, "ids": tokenizer.encode(text, add_special_tokens=False).ids,
                 "framed": tokenizer.encode(text).ids,
@@ -94,4 +94,5 @@ def main():
                                            "decoded": processor.decode(ids)}) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -54,14 +54,16 @@ def step_models():
 
     for step in (normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD(), normalizers.Lowercase(),
                  normalizers.Strip(), normalizers.Strip(left=False), normalizers.Strip(right=False),
-                 normalizers.Replace(Regex(r"\s+"), "_"),
+                 normalizers.Replace(Regex(r"\s+"), "_"), normalizers.Nmt(), normalizers.StripAccents(),
+                 normalizers.BertNormalizer(), normalizers.BertNormalizer(lowercase=False),
+                 normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=False),
                  normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(), normalizers.Lowercase(),
                                        normalizers.NFD(), normalizers.Prepend("▁")])):
         tokenizer = model(byte_fallback=True)
         tokenizer.normalizer = step
         yield f"normalizer {step}", tokenizer
     for step in (pre_tokenizers.Whitespace(), pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Digits(True),
-                 pre_tokenizers.Digits(False),
+                 pre_tokenizers.Digits(False), pre_tokenizers.BertPreTokenizer(), pre_tokenizers.CharDelimiterSplit("a"),
                  *(pre_tokenizers.Punctuation(b) for b in ("isolated", "removed", "contiguous", "merged_with_previous",
                                                            "merged_with_next")),
                  *(pre_tokenizers.Split(Regex(r"[a-z]\s|\d+"), b, invert) for b in ("isolated", "removed", "contiguous")
@@ -73,7 +75,7 @@ def step_models():
         tokenizer = model()
         tokenizer.pre_tokenizer = step
         yield f"pre-tokenizer {step}", tokenizer
-    for step in (normalizers.Strip(), normalizers.Replace("a", ""), normalizers.Replace("T", "tt"),
+    for step in (normalizers.Strip(), normalizers.BertNormalizer(), normalizers.Replace("a", ""), normalizers.Replace("T", "tt"),
                  normalizers.Sequence([normalizers.Strip(), normalizers.Prepend("x")])):
         both = model(byte_fallback=True)
         both.normalizer = step

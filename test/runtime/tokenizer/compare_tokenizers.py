@@ -15,6 +15,7 @@ import tempfile
 
 import sentencepiece
 import tokenizers
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "golden/tokenizers"))
@@ -53,7 +54,7 @@ def ours(cli, folder, texts, arguments):
         for text in texts:
             file.write(json.dumps({"text": text}) + "\n")
     prefix = pathlib.Path(folder, "out")
-    result = subprocess.run([cli, "data", "tokenize", str(source), "--output-prefix", str(prefix), *arguments],
+    result = subprocess.run([cli, "data", "tokenize", str(source), "--output-prefix", str(prefix), "--overwrite", *arguments],
                             capture_output=True, text=True)
     if result.returncode:
         sys.exit(f"{' '.join(arguments)}: {result.stderr}")
@@ -118,6 +119,24 @@ def hf_models(corpus):
     unknown = tokenizers.Tokenizer(models.BPE(unk_token="<unk>"))
     unknown.pre_tokenizer = pre_tokenizers.Split("e", "merged_with_previous")
     yield "unknown characters", train(unknown)
+    bert = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    bert.normalizer, bert.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    bert.train_from_iterator(corpus, trainers.WordPieceTrainer(vocab_size=1500, show_progress=False, special_tokens=special))
+    bert.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    yield "WordPiece", bert
+
+
+def unigram_models(folder):
+    """Yields (name, tokenizer) of the type Unigram, with the pieces and the character maps of SentencePiece models."""
+    for number in (5, 6):
+        proto = sentencepiece_model_pb2.ModelProto.FromString(pathlib.Path(folder, f"sp{number}.model").read_bytes())
+        unigram = tokenizers.Tokenizer(models.Unigram([(piece.piece, piece.score) for piece in proto.pieces], unk_id=0,
+                                                      byte_fallback=number == 6))
+        unigram.normalizer = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+        unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+        unigram.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+        yield f"Unigram {number}", unigram
 
 
 def sp_models(corpus, folder):
@@ -128,10 +147,13 @@ def sp_models(corpus, folder):
             dict(normalization_rule_name="nmt_nfkc"),
             dict(normalization_rule_name="nfkc_cf", byte_fallback=True, user_defined_symbols=["thou", "<sep>", "the"]),
             dict(normalization_rule_name="identity", add_dummy_prefix=False, split_digits=True),
-            dict(normalization_rule_name="identity", treat_whitespace_as_suffix=True))):
+            dict(normalization_rule_name="identity", treat_whitespace_as_suffix=True),
+            dict(normalization_rule_name="nmt_nfkc", model_type="unigram"),
+            dict(normalization_rule_name="nmt_nfkc_cf", model_type="unigram", byte_fallback=True,
+                 user_defined_symbols=["thou", "<sep>", "the"]))):
         prefix = str(pathlib.Path(folder, f"sp{number}"))
-        sentencepiece.SentencePieceTrainer.train(input=str(source), model_prefix=prefix, model_type="bpe", vocab_size=1200,
-                                                 minloglevel=2, **more)
+        sentencepiece.SentencePieceTrainer.train(input=str(source), model_prefix=prefix, vocab_size=1200, minloglevel=2,
+                                                 **{"model_type": "bpe", **more})
         yield f"sentencepiece {more}", prefix + ".model"
 
 
@@ -157,24 +179,25 @@ def main():
         gpt2 = tokenizers.ByteLevelBPETokenizer(*gpt2_files)
         check("gpt2", ours(cli, folder, texts, ["--tokenizer", "gpt2", "--vocab-file", gpt2_files[0], "--merge-file",
                                                 gpt2_files[1]]), [e.ids for e in gpt2.encode_batch(texts)])
-        for name, tokenizer in hf_models(corpus):
+        for name, path in sp_models(corpus, folder):
+            processor = sentencepiece.SentencePieceProcessor(model_file=path)
+            check(name, ours(cli, folder, texts, ["--tokenizer", "sentencepiece", "--tokenizer-model", path]),
+                  processor.encode(texts))
+        for name, tokenizer in [*hf_models(corpus), *unigram_models(folder)]:
             path = str(pathlib.Path(folder, "tokenizer.json"))
             tokenizer.save(path)
+            chosen = texts + (characters if name.startswith("Unigram") else [])
             for special in (False, True):
                 check(f"{name}, special tokens {special}",
-                      ours(cli, folder, texts, ["--tokenizer", "hf", "--tokenizer-model", path]
+                      ours(cli, folder, chosen, ["--tokenizer", "hf", "--tokenizer-model", path]
                            + ["--special-tokens"] * special),
-                      [e.ids for e in tokenizer.encode_batch(texts, add_special_tokens=special)])
+                      [e.ids for e in tokenizer.encode_batch(chosen, add_special_tokens=special)], chosen)
         for name, tokenizer in step_models():
             path = str(pathlib.Path(folder, "tokenizer.json"))
             tokenizer.save(path)
             chosen = texts[:rounds] + characters
             check(name, ours(cli, folder, chosen, ["--tokenizer", "hf", "--tokenizer-model", path]),
                   [e.ids for e in tokenizer.encode_batch(chosen)], chosen)
-        for name, path in sp_models(corpus, folder):
-            processor = sentencepiece.SentencePieceProcessor(model_file=path)
-            check(name, ours(cli, folder, texts, ["--tokenizer", "sentencepiece", "--tokenizer-model", path]),
-                  processor.encode(texts))
     print(f"{total} texts, {differences} differences")
     return 1 if differences else 0
 

@@ -153,5 +153,22 @@ TEST_F(TokenizerFiles, DamagedConfigIsNamed) {
   EXPECT_THROW(writeTokenizerFolder(folder / "file" / "x", byteTokenizerFiles(false)), std::exception);
 }
 
+TEST_F(TokenizerFiles, RanksAreKeptAsTokenizerJson) {
+  TokenizerOptions options = optionsOf("tiktoken", ESPALIER_SOURCE_DIR "/test/golden/tokenizers/tekken.json");
+  std::vector<SideFile> files = tokenizerFilesOf(options);
+  EXPECT_EQ(configIn(files)["eos_token"], "</s>");
+  std::unique_ptr<Tokenizer> json = kept(files);
+  EXPECT_EQ(json->encode(text), openTokenizer(options)->encode(text));
+  EXPECT_EQ(json->eodToken(), 2);
+  // A folder with the file itself has the same tokenizer.
+  std::filesystem::create_directories(folder / "mistral");
+  std::filesystem::copy_file(options.modelFile, folder / "mistral/tekken.json");
+  std::optional<TokenizerOptions> found = tokenizerIn(folder / "mistral");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->kind, "tiktoken");
+  EXPECT_EQ(openTokenizer(*found)->encode(text), json->encode(text));
+  EXPECT_EQ(tokenizerFilesIn(folder / "mistral").size(), 1U);
+}
+
 } // namespace
 } // namespace espalier::rt
