@@ -9,6 +9,7 @@
 #include "compiler/passes.h"
 #include "dialects/attributes.h"
 #include "dialects/exec/dialect.h"
+#include "format/model_inputs.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -47,21 +48,21 @@ public:
   }
 
   /// Lays out the inputs of training. All functions of training read inputs of one shape, [batch, seq] with four bytes
-  /// per element. visible_from has memory only if a function reads it.
+  /// per element.
   void placeInputs() {
     uint64_t bytes = 0;
-    bool limitsAttention = false;
+    std::set<StringRef> read;
     module.walk([&](func::FuncOp function) {
       for (BlockArgument argument : function.getArguments())
         if (role(function, argument) == "input") {
           bytes = bytesOf(argument.getType());
-          auto name = model::nameAttr.ofArgument(function, argument.getArgNumber());
-          limitsAttention |= name && name == "visible_from";
+          if (auto name = model::nameAttr.ofArgument(function, argument.getArgNumber()))
+            read.insert(name.getValue());
         }
     });
-    for (StringRef name : trainingInputs)
-      if (name != "visible_from" || limitsAttention)
-        placeInput(name.str(), bytes);
+    for (const rt::ModelInput &input : rt::modelInputs)
+      if (input.isAlwaysPlaced || read.contains(input.name))
+        placeInput(std::string(input.name), bytes);
   }
 
   LogicalResult place(func::FuncOp function) {
@@ -135,7 +136,7 @@ private:
     if (!role || !name)
       return false;
     if (role == "input")
-      return isGeneration() || llvm::is_contained(trainingInputs, name.getValue());
+      return isGeneration() || rt::modelInput(name.getValue());
     if (role.getValue().starts_with("saved"))
       return exec::symbolizeRegion(role.getValue()).has_value();
     if (role == "state" || role == "parameter" || role == "accumulator" || role == "scattered") {

@@ -8,9 +8,6 @@
 
 namespace espalier {
 
-/// The sample inputs of training, in their order in the inputs region.
-inline constexpr const char *trainingInputs[] = {"tokens", "positions", "labels", "loss_weights", "visible_from"};
-
 /// Sizes and offsets, in bytes, of the regions that lay-out-regions assigned.
 struct RegionSizes {
   struct Input {

@@ -7,6 +7,7 @@
 #include "dialects/exec/dialect.h"
 #include "format/abi.h"
 #include "format/axes.h"
+#include "format/model_inputs.h"
 #include "planner/model/schedule.h"
 
 #include <map>
@@ -200,7 +201,8 @@ StepTransfers addStepTransfers(ModuleOp module, const RegionSizes &regions, cons
   addPassingValues(module, tables);
   uint32_t axes = allAxes(plan), scalars = addScalars(axes, exec::optimizerAttr.of(module), tables);
   pb::Transfer inputs = transferNamed("tok", pb::Transfer::COPY, "to_device", tables);
-  for (const char *name : trainingInputs) {
+  for (const rt::ModelInput &sampleInput : rt::modelInputs) {
+    std::string name(sampleInput.name);
     int64_t value = tables.findValue(name);
     if (value < 0) // no program reads this input
       continue;

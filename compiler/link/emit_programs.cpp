@@ -142,8 +142,9 @@ uint32_t Emitter::valueOf(exec::BufferAttr buffer) {
   std::optional<codegen::ValueShape> shape = codegen::shapeIn(shapes, buffer.getValue());
   if (shape)
     setDims(*shape, /*isListed=*/static_cast<int>(number) < describedValues, known);
-  // No collective sums a counter, so propagate-value-axes does not describe it.
-  if (shape && buffer.getRegion() == exec::stringifyRegion(exec::Region::Cache))
+  // propagate-value-axes describes only what a collective sums, not counters and saved terms of a parameter's gradient.
+  bool isSaved = buffer.getRegion().starts_with("saved");
+  if (shape && (isSaved || buffer.getRegion() == exec::stringifyRegion(exec::Region::Cache)))
     known.set_partial(known.partial() | static_cast<uint32_t>(shape->partial));
   return number;
 }

@@ -150,6 +150,19 @@ private:
            });
   }
 
+  /// Returns the accumulator to which a value is added, by itself or as one term of a sum, or null. A parameter that a
+  /// segment reads twice has a sum of gradients.
+  static Value accumulatorOf(Value value) {
+    for (Operation *user : value.getUsers()) {
+      if (auto accumulate = dyn_cast<model::AccumulateOp>(user); accumulate && accumulate.getX() == value)
+        return accumulate.getAccumulator();
+      if (auto sum = dyn_cast<model::AddOp>(user); sum && sum.getType() == value.getType())
+        if (Value accumulator = accumulatorOf(sum))
+          return accumulator;
+    }
+    return Value();
+  }
+
   void place(ShardableOp op) {
     FactorAxes factors(op, layout);
     bool passes = passesPartial(op);
@@ -158,10 +171,8 @@ private:
       if (isParameter(operand))
         factors.claim(operand.getType(), placeOf(operand));
     for (Value result : op->getResults())
-      for (Operation *user : result.getUsers())
-        if (auto accumulate = dyn_cast<model::AccumulateOp>(user))
-          if (accumulate.getX() == result)
-            factors.claim(result.getType(), shardings.find(accumulate.getAccumulator())->second);
+      if (Value accumulator = accumulatorOf(result))
+        factors.claim(result.getType(), shardings.find(accumulator)->second);
     for (Value operand : op->getOperands())
       factors.claim(operand.getType(), placeOf(operand));
     // What is repeated along a sequence is split where it is made, because a slice does not keep the zigzag order.

@@ -131,8 +131,7 @@ private:
     Monomial contextShare{1, {{static_cast<int>(Axis::Cp), -1}}};
     for (const Monomial &part : readStreamBytes(build.module(), sizes))
       problem.boundaryBytes.push_back(product(part, contextShare));
-    // Inputs are tokens, positions, labels and loss weights.
-    problem.inputBytes = {product(scaled(readInputBytes(build.module(), sizes), 4), contextShare)};
+    problem.inputBytes = {product(readInputBytes(build.module(), sizes), contextShare)};
     const std::vector<SegmentRun> &runs = run.model.runs;
     problem.layersReadInputs = llvm::any_of(ArrayRef(runs).drop_front().drop_back(), [&](const SegmentRun &part) {
       return readsInputs(build.module(), part.kind);

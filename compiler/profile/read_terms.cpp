@@ -7,6 +7,7 @@
 #include "compiler/profile/op_terms.h"
 #include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
+#include "format/model_inputs.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
@@ -367,11 +368,18 @@ Size readStreamBytes(ModuleOp module, const SizeReader &sizes) {
 }
 
 Monomial readInputBytes(ModuleOp module, const SizeReader &sizes) {
+  Monomial each{0, {}};
+  std::set<StringRef> read;
   for (auto function : module.getOps<func::FuncOp>())
     for (BlockArgument argument : function.getArguments())
-      if (roleOf(function.getArgAttrDict(argument.getArgNumber())) == "input")
-        return sizes.bytes(argument.getType());
-  return {0, {}};
+      if (DictionaryAttr attributes = function.getArgAttrDict(argument.getArgNumber()); roleOf(attributes) == "input") {
+        each = sizes.bytes(argument.getType());
+        if (StringAttr name = model::nameAttr.in(attributes))
+          read.insert(name.getValue());
+      }
+  return scaled(each, llvm::count_if(rt::modelInputs, [&](const rt::ModelInput &input) {
+                  return input.isAlwaysPlaced || read.contains(input.name);
+                }));
 }
 
 bool readsInputs(ModuleOp module, StringRef segment) {

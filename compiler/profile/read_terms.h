@@ -20,7 +20,7 @@ planner::PatternTerms readTerms(mlir::ModuleOp fused, exec::SegmentOp segment, c
 /// Returns the bytes of the stream that a segment returns, or an empty size if no segment returns one.
 planner::Size readStreamBytes(mlir::ModuleOp module, const SizeReader &sizes);
 
-/// Returns the bytes of one input (tokens, positions, ...). All inputs have the same shape.
+/// Returns the bytes of all inputs that have memory. All inputs have the same shape.
 planner::Monomial readInputBytes(mlir::ModuleOp module, const SizeReader &sizes);
 
 /// Returns whether any function of a segment reads an input.

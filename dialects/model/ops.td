@@ -400,10 +400,11 @@ def Model_ConcatOp : Model_Op<"concat", [CostedOpInterface,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "The columns (last dimension) of a, then those of b";
   let description = [{
-      For keys of multi-head latent attention: each head has columns of its own and columns that all heads share.
+      For keys of multi-head latent attention: each head has columns of its own and columns that all heads share. Also for
+      modules that predict further tokens, which read an embedding beside a hidden state.
     - (C1) a has the dimensions of the result but the last, at least two dimensions in all, and its element type.
     - (C2) b has the dimensions of a but the last, or lacks the one before the last; every head then gets its columns.
-    - (C3) the result has as many columns as a and b together; the last dimensions of all three have different names.
+    - (C3) the result has as many columns as a and b together, under another name; a and b may share a name and a size.
   }];
   let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
   let results = (outs AnyRankedTensor:$result);

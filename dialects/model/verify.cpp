@@ -452,9 +452,10 @@ LogicalResult ConcatOp::verify() {
     return emitOpError(
                "needs b with the dimensions of the result but the last, with or without the one before it, got ")
            << getB().getType() << " for " << getType();
-  if (shapeOf(getA()).back() + shapeOf(getB()).back() != shapeOf(getResult()).back() ||
-      dimNames(getA().getType()).back() == dimNames(getB().getType()).back()) // concat_c3
-    return emitOpError("needs a result with the columns of a and b, which have different names, got ")
+  int64_t columnsOfA = shapeOf(getA()).back(), columnsOfB = shapeOf(getB()).back();
+  bool areAlike = dimNames(getA().getType()).back() == dimNames(getB().getType()).back();
+  if (columnsOfA + columnsOfB != shapeOf(getResult()).back() || (areAlike && columnsOfA != columnsOfB)) // concat_c3
+    return emitOpError("needs a result with the columns of a and b, whose sizes differ only with their names, got ")
            << getA().getType() << ", " << getB().getType() << " and " << getType();
   return success();
 }

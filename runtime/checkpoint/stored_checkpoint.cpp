@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/stored_checkpoint.h"
 
+#include "format/model_inputs.h"
 #include "format/optimizers.h"
 #include "runtime/checkpoint/inspect.h"
 #include "runtime/checkpoint/nearest.h"
@@ -20,7 +21,8 @@ bool isLaidOverRun(const pb::LearningRate &rate) {
          (rate.warmup_ratio() > 0 || (rate.kind() != "constant" && rate.kind() != "inverse_sqrt"));
 }
 
-/// Returns how the parameters of a checkpoint and a plan differ, or an empty text.
+/// Returns how the parameters of a checkpoint and a plan differ, or an empty text. Plans that do not train have no
+/// modules that predict further tokens.
 std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan, const std::set<std::string> &without) {
   std::map<std::string, std::vector<int64_t>> there;
   for (const Shard &shard : manifest.shards)
@@ -41,8 +43,11 @@ std::string parameterDifference(const Manifest &manifest, const pb::Plan &plan, 
     there.erase(found);
   }
   std::vector<std::string> others; // parameters that the plan does not have
+  const std::string &mode = plan.settings().run_mode();
+  bool isTrained = mode != "predict" && mode != "eval";
   for (const auto &[name, shape] : there)
-    others.push_back(name);
+    if (isTrained || !isOfFurtherModule(name))
+      others.push_back(name);
   if (!missing.empty())
     return fmt::format("it has no parameter '{}'{}", missing.front(), nearestText(missing.front(), others));
   return others.empty() ? "" : fmt::format("the plan has no parameter '{}'", others.front());

@@ -1,8 +1,9 @@
-// The names of inputs are fixed: tokens, labels, loss_weights, positions and visible_from, each
-// [micro_batch_size, sequence / cp]. In zigzag order, a rank's part of a sample is two runs of the sample.
+// The names of inputs are fixed (format/model_inputs.h). Each is [micro_batch_size, sequence / cp]. In zigzag order, a
+// rank's part of a sample is two runs of the sample.
 #include "runtime/train/batch_loader.h"
 
 #include "format/zigzag.h"
+#include "runtime/dataset/further_labels.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/train/open_data.h"
@@ -44,29 +45,32 @@ BatchLoader::BatchLoader(const pb::Plan &plan, const Mesh &mesh, int rank, const
     const pb::Exchange &exchange = stage.exchanges(i);
     if (!exchange.filled_by_host() || exchange.name() == "scalars")
       continue;
-    const void *from = sampleField(exchange.name());
-    if (!from)
-      throw PlanError(
-          fmt::format("the plan reads input '{}'; samples have tokens, labels, loss_weights, positions, visible_from",
-                      exchange.name()));
+    const ModelInput *input = modelInput(exchange.name());
+    if (!input)
+      throw PlanError(fmt::format("the plan reads input '{}', which samples do not have", exchange.name()));
     const pb::Value &value = plan.values(exchange.buffer().value());
-    pb::DataType type = value.type(), wanted = from == sample.lossWeights.data() ? pb::F32 : pb::I32;
+    pb::DataType type = value.type(), wanted = input->isNumber ? pb::F32 : pb::I32;
     if (exchange.buffer().bytes() != bytes || type != wanted)
       throw PlanError(fmt::format("the plan's input '{}' has {} bytes of {}, samples give {} of {}", exchange.name(),
                                   exchange.buffer().bytes(), pb::DataType_Name(type), bytes,
                                   pb::DataType_Name(wanted)));
-    inputs.push_back({static_cast<uint32_t>(i), static_cast<const char *>(from), value.zigzag()});
+    inputs.push_back({static_cast<uint32_t>(i), static_cast<const char *>(sampleField(*input)), value.zigzag()});
   }
 }
 
-/// Returns a field of `sample`, or null if no field has this name.
-const void *BatchLoader::sampleField(const std::string &name) const {
-  return name == "tokens"         ? static_cast<const void *>(sample.tokens.data())
-         : name == "labels"       ? sample.labels.data()
-         : name == "positions"    ? sample.positions.data()
-         : name == "visible_from" ? sample.visibleFrom.data()
-         : name == "loss_weights" ? static_cast<const void *>(sample.lossWeights.data())
-                                  : nullptr;
+/// Returns the field of the sample that an input receives. Allocates the fields of modules for further tokens.
+const void *BatchLoader::sampleField(const ModelInput &input) {
+  if (input.further > 0) {
+    Further &module = further[input.further];
+    module.labels.resize(settings.sequence());
+    module.weights.resize(settings.sequence());
+    return input.isNumber ? static_cast<const void *>(module.weights.data()) : module.labels.data();
+  }
+  return input.isNumber                 ? static_cast<const void *>(sample.lossWeights.data())
+         : input.name == "tokens"       ? sample.tokens.data()
+         : input.name == "labels"       ? sample.labels.data()
+         : input.name == "visible_from" ? sample.visibleFrom.data()
+                                        : sample.positions.data();
 }
 
 void BatchLoader::load(int64_t consumed, int64_t microBatch, const Memory &memory) {
@@ -79,6 +83,9 @@ void BatchLoader::load(int64_t consumed, int64_t microBatch, const Memory &memor
         sample.lossWeights[k] = 0;
     if (begin + i >= end)
       std::ranges::fill(sample.lossWeights, 0.0f);
+    for (auto &[tokens, module] : further)
+      fillFurther<int32_t, float, int32_t>(tokens, sample.labels, sample.lossWeights, sample.visibleFrom, module.labels,
+                                           module.weights);
     write(i * length, memory);
   }
 }

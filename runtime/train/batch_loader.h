@@ -2,6 +2,7 @@
 #pragma once
 
 #include "format/mesh.h"
+#include "format/model_inputs.h"
 #include "format/plan.pb.h"
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/sampler.h"
@@ -9,6 +10,7 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,7 +45,13 @@ private:
     bool isZigzag;    ///< whether the rank's shard is two runs of the field
   };
 
-  const void *sampleField(const std::string &name) const;
+  /// The labels and weights of a module that predicts further tokens.
+  struct Further {
+    std::vector<int32_t> labels;
+    std::vector<float> weights;
+  };
+
+  const void *sampleField(const ModelInput &input);
   /// Copies the rank's shard of `sample` to element `begin` of every input.
   void write(int64_t begin, const Memory &memory) const;
 
@@ -57,6 +65,7 @@ private:
   Sampler sampler;
   std::vector<int32_t> text; ///< the tokens of one sample and the token after them
   Sample sample;
+  std::map<int, Further> further; ///< by the number of tokens; only those that the plan reads
   std::vector<Input> inputs;
 };
 

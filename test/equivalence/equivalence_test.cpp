@@ -124,6 +124,18 @@ INSTANTIATE_TEST_SUITE_P(OptionPlans, CompiledPlans, testing::ValuesIn(rowsOf(op
 INSTANTIATE_TEST_SUITE_P(OptionPlans, InterpretedPlans, testing::ValuesIn(rowsOf(optionModels(), optionSplits(), 2)),
                          nameOf);
 
+/// The plans of the second half of the models do not split sequences.
+Rows furtherRows(size_t period = 1) {
+  const std::vector<Model> &models = furtherModels();
+  Rows rows = rowsOf({models[0], models[1]}, optionSplits(), period);
+  Rows others = rowsOf({models[2], models[3]}, stateSplits(), period);
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
+}
+
+INSTANTIATE_TEST_SUITE_P(FurtherPlans, CompiledPlans, testing::ValuesIn(furtherRows()), nameOf);
+INSTANTIATE_TEST_SUITE_P(FurtherPlans, InterpretedPlans, testing::ValuesIn(furtherRows(2)), nameOf);
+
 INSTANTIATE_TEST_SUITE_P(StatePlans, CompiledPlans, testing::ValuesIn(rowsOf(stateModels(), stateSplits())), nameOf);
 INSTANTIATE_TEST_SUITE_P(StatePlans, InterpretedPlans, testing::ValuesIn(rowsOf(stateModels(), stateSplits(), 2)),
                          nameOf);

@@ -1,6 +1,8 @@
 #include "test/equivalence/phase_calls.h"
 
 #include "format/axes.h"
+#include "format/model_inputs.h"
+#include "runtime/dataset/further_labels.h"
 
 using namespace mlir;
 
@@ -105,11 +107,19 @@ Tensor PhaseCalls::input(const std::string &name, RankedTensorType type, int64_t
       static_cast<int64_t>(context.step) * plan.globalBatch() + (microBatch * plan.replicas() + replica) * samples;
   for (int64_t i = 0; i < samples; ++i) {
     TrainingSample sample = inputs.sample(first + i);
-    const std::vector<double> &part = name == "tokens"         ? sample.tokens
-                                      : name == "labels"       ? sample.labels
-                                      : name == "loss_weights" ? sample.lossWeights
+    const rt::ModelInput &input = *rt::modelInput(name);
+    if (input.further > 0) {
+      std::vector<double> labels(sample.labels.size()), weights(sample.labels.size());
+      rt::fillFurther<double, double, double>(input.further, sample.labels, sample.lossWeights, sample.visibleFrom,
+                                              labels, weights);
+      sample.labels = std::move(labels);
+      sample.lossWeights = std::move(weights);
+    }
+    const std::vector<double> &part = input.isNumber           ? sample.lossWeights
+                                      : name == "tokens"       ? sample.tokens
                                       : name == "visible_from" ? sample.visibleFrom
-                                                               : sample.positions;
+                                      : name == "positions"    ? sample.positions
+                                                               : sample.labels;
     int64_t rank = context.coordinate("cp"), chunk = plan.hasTwoRuns() ? length / 2 : length;
     values.insert(values.end(), part.begin() + rank * chunk, part.begin() + (rank + 1) * chunk);
     if (plan.hasTwoRuns())

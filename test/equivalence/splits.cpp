@@ -446,6 +446,19 @@ const std::vector<Model> &stateModels() {
   return list;
 }
 
+const std::vector<Model> &furtherModels() {
+  static const std::vector<std::string> modules = {"model.model_config.mtp_num_layers=2"};
+  static const std::vector<Model> list = [] {
+    std::vector<std::string> documents = documentSets();
+    documents.insert(documents.end(), modules.begin(), modules.end());
+    return std::vector<Model>{{"llama_further", "llama", modules},
+                              {"llama_further_documents", "llama", documents},
+                              {"gemma2_further", "gemma2", modules},
+                              {"deepseek_v3_further", "deepseek_v3_experts", modules}};
+  }();
+  return list;
+}
+
 const std::vector<SplitCase> &stateSplits() {
   static const std::vector<SplitCase> cases = {
       {.name = "accumulate2_full", .microBatches = 2, .recompute = full},

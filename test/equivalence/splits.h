@@ -61,6 +61,9 @@ const std::vector<Model> &optionModels();
 /// The splits of optionModels(): one of each axis, and several together.
 const std::vector<SplitCase> &optionSplits();
 
+/// Models with modules that predict further tokens. The last one has experts.
+const std::vector<Model> &furtherModels();
+
 /// Models whose layers have a state: recurrences and causal convolutions.
 const std::vector<Model> &stateModels();
 /// The splits of stateModels(), which do not split sequences.

@@ -7,12 +7,15 @@
 #include "compiler/interpret/eval.h"
 #include "compiler/passes.h"
 #include "dialects/register.h"
+#include "format/model_inputs.h"
+#include "runtime/dataset/further_labels.h"
 #include "runtime/train/initial_value.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "gmock/gmock.h"
 #include <nlohmann/json.hpp>
 
+#include <fmt/format.h>
 #include <fstream>
 
 namespace espalier {
@@ -27,11 +30,12 @@ public:
   explicit GoldenModel(const std::string &name)
       : GoldenModel(nlohmann::json::parse(std::ifstream(folder + name + ".json")), folder + name + ".yaml") {}
 
-  /// Uses the values in `given`, by checkpoint names, instead of initial values.
-  GoldenModel(nlohmann::json numbers, const std::string &runFile, Values given = {})
+  /// Uses the values in `given`, by checkpoint names, instead of initial values. `sets` changes the run file.
+  GoldenModel(nlohmann::json numbers, const std::string &runFile, Values given = {}, std::vector<std::string> sets = {})
       : golden(std::move(numbers)), given(std::move(given)) {
     ImportOptions options;
     options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
+    options.sets = std::move(sets);
     run = importRun(runFile, options);
     if (!run.ok())
       throw std::runtime_error(run.diagnostics.render());
@@ -109,6 +113,18 @@ private:
         inputs["positions"].push_back(t);
         inputs["loss_weights"].push_back((i + t) % 5 == 0 ? 0 : 1);
       }
+    for (int further = 1; further <= rt::mostFurtherTokens; ++further) {
+      std::vector<double> &labels = inputs[fmt::format("labels_{}", further)];
+      std::vector<double> &weights = inputs[fmt::format("loss_weights_{}", further)];
+      const std::vector<double> visibleFrom(seq);
+      labels.resize(batch * seq);
+      weights.resize(batch * seq);
+      for (int64_t i = 0; i < batch; ++i) {
+        auto sample = [&](std::vector<double> &all) { return std::span(all).subspan(i * seq, seq); };
+        rt::fillFurther<double, double, double>(further, sample(inputs["labels"]), sample(inputs["loss_weights"]),
+                                                visibleFrom, sample(labels), sample(weights));
+      }
+    }
   }
 
   /// Returns a parameter. Padded rows are zero; only the first dimension is padded here.

@@ -444,7 +444,7 @@ def main():
         if name not in MODELS:
             gradient_file(name).parent.mkdir(parents=True, exist_ok=True)
             safetensors.torch.save_file(gradients_of(model_of(config)), gradient_file(name), {"format": "pt"})
-    file.write_text(json.dumps({key: made[key] for key in ["made_by", *ALL] if key in made}, indent=1) + "\n")
+    file.write_text(json.dumps({key: made[key] for key in ["made_by", *ALL, *made] if key in made}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

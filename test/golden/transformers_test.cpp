@@ -33,6 +33,11 @@ protected:
     return nlohmann::json::parse(std::ifstream(folder + "transformers.json"))[GetParam()];
   }
 
+  /// Returns what an entry sets beside its config.json.
+  static std::vector<std::string> setsOf(const nlohmann::json &entry) {
+    return entry.value("sets", std::vector<std::string>());
+  }
+
   /// Imports the run file of the model's config.json, with additional settings.
   ImportedRun imported(const std::string &cluster, const std::vector<std::string> &sets = {}) const {
     ImportedHf hf = importHfConfig("config.json", golden()["config"].dump(), {ESPALIER_SOURCE_DIR "/configs"});
@@ -40,7 +45,8 @@ protected:
     std::ofstream(runFile) << hf.yaml << "cluster: " << cluster << "\n";
     ImportOptions options;
     options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
-    options.sets = sets;
+    options.sets = setsOf(golden());
+    options.sets.insert(options.sets.end(), sets.begin(), sets.end());
     ImportedRun run = importRun(runFile, options);
     if (!run.ok())
       throw std::runtime_error(run.diagnostics.render());
@@ -75,7 +81,7 @@ protected:
   /// The model with the formula's weights, for the interpreter.
   std::unique_ptr<GoldenModel> interpreted(const Converted &from) const {
     nlohmann::json numbers = {{"training", {{"batch", 4}}}, {"config", {{"seq", 8}, {"vocab", 19}}}};
-    return std::make_unique<GoldenModel>(numbers, runFile, from.values());
+    return std::make_unique<GoldenModel>(numbers, runFile, from.values(), setsOf(golden()));
   }
 
   static std::vector<float> floatsOf(std::span<const std::byte> bytes) {

@@ -28,7 +28,8 @@ constexpr FlagGroup groups[] = {
      "add-qkv-bias qk-layernorm init-method-std=f hidden-dropout=f attention-dropout=f multi-latent-attention "
      "q-lora-rank=i kv-lora-rank=i qk-head-dim=i qk-pos-emb-head-dim=i v-head-dim=i rotary-scaling-factor=f mscale=f "
      "mscale-all-dim=f fp16 bf16 fp8-format=s fp8-hybrid fp8-e4m3 fp4-format=s "
-     "attention-backend=s use-flash-attn transformer-impl=s use-legacy-models"},
+     "attention-backend=s use-flash-attn transformer-impl=s use-legacy-models mtp-num-layers=i "
+     "mtp-loss-scaling-factor=f"},
     {Written, "", "num-experts=i moe-ffn-hidden-size=i moe-layer-freq=s moe-router-topk=i moe-router-pre-softmax "
      "moe-router-load-balancing-type=s+ moe-aux-loss-coeff=f+ moe-z-loss-coeff=f moe-router-enable-expert-bias "
      "moe-router-bias-update-rate=f moe-expert-capacity-factor=f expert-model-parallel-size=i "
@@ -223,7 +224,6 @@ constexpr FlagGroup groups[] = {
     {Refused, "rotary positions turn halves of a head by one table of angles, in every layer", "rotary-interleaved "
      "no-rope-freq=s rotary-seq-len-interpolation-factor=i mrope-section=i+ no-yarn-correction-range-round-to-int "
      "yarn-beta-fast=f yarn-beta-slow=f yarn-correction-range-round-to-int yarn-original-max-position-embeddings=i"},
-    {Refused, "modules that predict further tokens are not built", "mtp-num-layers=i:0"},
     {Refused, "layers of a model are alike", "is-hybrid-model hybrid-layer-pattern=s hybrid-override-pattern=s "
      "linear-attention-freq=s heterogeneous-*"},
     {Refused, "the model is that of the flags", "spec=s+ yaml-cfg=s"},

@@ -49,6 +49,8 @@ public:
     writeRouting(given, yaml, layers, statesModel);
     writeNumerics(section);
     writeAttention(section);
+    putCount(section + "mtp_num_layers", "--mtp-num-layers");
+    putNumber(section + "mtp_loss_scaling_factor", "--mtp-loss-scaling-factor");
     if (!statesModel && !dtype.isStated)
       return;
     if (statesModel) {

@@ -10,6 +10,7 @@
 #include "compiler/import/model/store_as_read.h"
 #include "dialects/attributes.h"
 #include "format/counters.h"
+#include "format/model_inputs.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -64,7 +65,9 @@ private:
   FailureOr<Value> decay(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> state(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
+  Value tokenLosses(ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> furtherLoss(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> gate(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> balanceLoss(const OpDescription &op, ArrayRef<Value> in);
@@ -153,12 +156,10 @@ FailureOr<Value> SegmentBuilder::value(const std::string &name, const OpDescript
   auto found = values.find(name);
   if (found != values.end())
     return found->second;
-  static const std::map<std::string, bool> inputs = {
-      {"tokens", true}, {"labels", true}, {"positions", true}, {"visible_from", true}, {"loss_weights", false}};
-  auto input = inputs.find(name);
-  if (input == inputs.end())
+  const rt::ModelInput *input = rt::modelInput(name);
+  if (!input)
     return emitError(location(op.location)) << op.kind << " reads '" << name << "', which no earlier op defines";
-  Type type = input->second ? Type(b.getI32Type()) : f32;
+  Type type = input->isNumber ? f32 : Type(b.getI32Type());
   Value result = argument(tensor({"batch", "seq"}, type), "input", name, function.getLoc());
   values[name] = result;
   return result;
@@ -330,10 +331,8 @@ FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value
                                           ArrayAttr(), DenseI64ArrayAttr()));
 }
 
-// Sum over tokens of weight * (log sum exp(logits) - logits[label]). Also counts the weights.
-FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<Value> in) {
-  if (phase)
-    return logits = converted(in[0], f32);
+// Sum over tokens of weight * (log sum exp(logits) - logits[label]).
+Value SegmentBuilder::tokenLosses(ArrayRef<Value> in) {
   Value logits = in[0], labels = in[1], weights = in[2];
   int64_t vocabulary = model.dims.at("vocab");
   if (cast<RankedTensorType>(logits.getType()).getShape().back() != vocabulary)
@@ -343,10 +342,20 @@ FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &op, ArrayRef<
   Value powers = unary<model::ExpOp>(binary<model::SubOp>(logits, maximum));
   Value logSum = binary<model::AddOp>(unary<model::LogOp>(reduceLast<model::ReduceSumOp>(powers)), maximum);
   Value picked = b.create<model::PickOp>(loc, withElement(labels.getType(), f32), logits, labels, Attribute());
-  Value losses = binary<model::MulOp>(binary<model::SubOp>(logSum, picked), weights);
-  loss = sumAll(losses);
-  statistics = {{"loss_sum", loss}, {"token_count", sumAll(weights)}};
+  return sumAll(binary<model::MulOp>(binary<model::SubOp>(logSum, picked), weights));
+}
+
+// Also counts the weights.
+FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &, ArrayRef<Value> in) {
+  if (phase)
+    return logits = converted(in[0], f32);
+  loss = tokenLosses(in);
+  statistics = {{"loss_sum", loss}, {"token_count", sumAll(in[2])}};
   return loss;
+}
+
+FailureOr<Value> SegmentBuilder::furtherLoss(const OpDescription &op, ArrayRef<Value> in) {
+  return uncountedLosses.emplace_back(binary<model::MulOp>(tokenLosses(in), constant(number(op, "factor"))));
 }
 
 // Returns the experts of each token, and its slots in them within the capacity.
@@ -423,6 +432,7 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"recurrence", &SegmentBuilder::state},
                                                                     {"dropout", &SegmentBuilder::dropout},
                                                                     {"cross_entropy", &SegmentBuilder::crossEntropy},
+                                                                    {"further_loss", &SegmentBuilder::furtherLoss},
                                                                     {"route", &SegmentBuilder::route},
                                                                     {"gate", &SegmentBuilder::gate},
                                                                     {"balance_loss", &SegmentBuilder::balanceLoss},

@@ -4,6 +4,7 @@
 #include "compiler/import/model/check_ops.h"
 #include "compiler/import/model/expression.h"
 #include "compiler/import/model/op_vocabulary.h"
+#include "format/model_inputs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,13 @@
 
 namespace espalier {
 namespace {
+
+std::set<std::string> inputNames() {
+  std::set<std::string> names;
+  for (const rt::ModelInput &input : rt::modelInputs)
+    names.emplace(input.name);
+  return names;
+}
 
 class ModelDescriber {
 public:
@@ -179,7 +187,7 @@ void ModelDescriber::readSegment(const YamlEntry &entry) {
   checkAttributes(segmentAttributes);
   absent.clear();
   standIns.clear();
-  std::set<std::string> values(modelInputs().begin(), modelInputs().end());
+  std::set<std::string> values = inputNames();
   if (const YamlNode *stream = body->find("stream")) {
     checkKeys(*stream, {"in", "out"}, "stream");
     if (const YamlNode *in = stream->find("in"))
@@ -390,7 +398,7 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
 /// Reports parameters that no op reads, because one of the two names must be wrong. Skips the check if an input is
 /// unknown, because that may be the same mistake.
 void ModelDescriber::checkAllUsed(const SegmentDescription &segment) {
-  std::set<std::string> read, known(modelInputs().begin(), modelInputs().end());
+  std::set<std::string> read, known = inputNames();
   known.insert(segment.streamIn);
   for (const ParameterDescription &parameter : segment.parameters)
     known.insert(parameter.name);

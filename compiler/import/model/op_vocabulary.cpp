@@ -64,6 +64,7 @@ constexpr OpSignature vocabulary[] = {
     {"attention", 3, 5, attention},
     {"dropout", 1, 1, rate},
     {"cross_entropy", 3, 3, {}},
+    {"further_loss", 3, 3, factor},
     {"route", 1, 2, route, 2},
     {"gate", 2, 2, gate},
     {"balance_loss", 3, 3, balanceLoss},
@@ -77,7 +78,6 @@ constexpr OpSignature vocabulary[] = {
     {"grouped_linear", 2, 3, {}},
     {"combine", 3, 4, {}},
 };
-constexpr std::string_view inputs[] = {"tokens", "labels", "loss_weights", "positions", "visible_from"};
 } // namespace
 
 std::span<const OpSignature> opVocabulary() { return vocabulary; }
@@ -97,7 +97,5 @@ double number(const OpDescription &op, std::string_view name) {
   assert(attribute != attributes.end() && attribute->defaultNumber && "an attribute without a default is required");
   return *attribute->defaultNumber;
 }
-
-std::span<const std::string_view> modelInputs() { return inputs; }
 
 } // namespace espalier

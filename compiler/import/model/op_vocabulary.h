@@ -39,7 +39,4 @@ const OpSignature *opSignature(std::string_view kind);
 /// Returns a number among the attributes of an op, or the attribute's default if the description omits it.
 double number(const OpDescription &op, std::string_view name);
 
-/// Returns the model's inputs, which any segment can read. Each has shape [batch, seq].
-std::span<const std::string_view> modelInputs();
-
 } // namespace espalier

@@ -4,6 +4,7 @@
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/huggingface/pretrained_model.h"
 #include "compiler/import/model/expression.h"
+#include "compiler/import/model/further_tokens.h"
 #include "compiler/import/run/pin_option.h"
 #include "compiler/import/run/run_reader.h"
 #include "compiler/import/run/trainer_format.h"
@@ -355,6 +356,25 @@ std::vector<WeightRules> weightRulesOf(const Architecture &architecture, const M
   return systems;
 }
 
+/// Adds modules that predict further tokens, if the run trains.
+void importFurtherTokens(const RunReader &reader, const SizeTable &sizes) {
+  auto depth = sizes.find("mtp_num_layers"), factor = sizes.find("mtp_loss_scaling_factor");
+  std::string mode = reader.text("run_mode").value_or("train");
+  if (reader.diagnostics().hasErrors() || depth == sizes.end() || depth->second.isShared || factor == sizes.end() ||
+      mode == "predict" || mode == "eval")
+    return;
+  RunConfig &config = reader.config();
+  int modules = static_cast<int>(depth->second.number.value_or(0));
+  addFurtherTokens(modules, factor->second.number.value_or(0), depth->second.where, config.model, reader.diagnostics());
+  if (modules == 0 || reader.diagnostics().hasErrors())
+    return;
+  for (WeightRules &system : config.weights) {
+    NamedParameters names = furtherNames(modules, config.model, system.system, system.rules);
+    system.rules.insert(system.rules.end(), names.begin(), names.end());
+  }
+  std::erase_if(config.weights, [](const WeightRules &system) { return system.system == "legacy"; }); // has no modules
+}
+
 void checkConfigType(const RunReader &reader, const Architecture &architecture) {
   std::optional<std::string> type = reader.text("model.model_config.type");
   const std::vector<std::string> &wanted = architecture.configTypes;
@@ -467,6 +487,7 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
     run.config.model = describeModel(*architecture, sizes, run.diagnostics);
     run.config.modelFile = architecture->file;
     run.config.weights = weightRulesOf(*architecture, run.config.model, sizes);
+    importFurtherTokens(reader, sizes);
     importAdapters(reader, namesIn(architecture->root->find("modules")));
   }
   refuseUnbuilt(reader, architecture ? &*architecture : nullptr, sizes);

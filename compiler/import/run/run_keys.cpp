@@ -348,8 +348,6 @@ constexpr Row trainingKeys[] = {
     {"model.model_config.use_fused_swiglu", T::Bool, accepted, "kernels are always fused"},
     {"model.model_config.use_fused_rope", T::Bool, accepted, "kernels are always fused"},
     {"model.model_config.return_extra_loss", T::Bool, accepted, "losses are printed as one sum"},
-    {"model.model_config.mtp_depth", T::Index, mapped, "only 0: modules that predict further tokens are not built"},
-    {"model.model_config.mtp_loss_factor", T::Any, accepted, "belongs to mtp_depth"},
     {"model.model_config.pretrain_seqlen", T::Count, accepted, "counts where extend_method is NTK, which is refused"},
     {"model.model_config.use_rope_slice", T::Bool, accepted, "rotary positions need no table"},
     {"model.model_config.track_max_attention_logit", T::Bool, accepted,

@@ -24,7 +24,6 @@ constexpr UnbuiltFeature unbuiltKeys[] = {
     {"ignore_data_skip", "false", "a resumed run continues behind the data that it has read"},
     {"data_skip_steps", "0", "a resumed run continues behind the data that it has read"},
     {"use_checkpoint_health_monitor", "false", "a run does not go back to an older checkpoint that has a lower loss"},
-    {"model.model_config.mtp_depth", "0", "modules that predict further tokens are not built"},
     {"model.model_config.quantization_config", nullptr,
      "quantized weights are not built, a plan holds those of the types "
      "that param_init_type and compute_dtype say"},

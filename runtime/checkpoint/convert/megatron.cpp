@@ -90,12 +90,13 @@ void requireVersion(const TorchFile &file) {
                                     number));
 }
 
-/// Returns the number of layers that a chunk's names count: one more than the largest number after `layers.`.
+/// Returns the number of layers that a chunk's names count: one more than the largest number after `layers.`. Layers of
+/// modules that predict further tokens (`mtp.layers.`) are no layers of the model.
 int64_t layersOf(const WeightSource &source) {
   int64_t layers = 0;
   for (const auto &[name, tensor] : source.tensors()) {
     size_t at = name.find("layers.");
-    if (at == std::string::npos)
+    if (at == std::string::npos || name.starts_with("mtp."))
       continue;
     at += std::string_view("layers.").size();
     size_t end = std::min(name.find('.', at), name.size());

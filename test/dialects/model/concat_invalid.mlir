@@ -33,10 +33,10 @@ func.func @concat_c3_columns(%a: tensor<2x5x3x4xf32, #model.dims<batch, seq, hea
 
 // -----
 
-func.func @concat_c3_names(%a: tensor<2x5x3x3xf32, #model.dims<batch, seq, heads, a>>, %b: tensor<2x5x3x3xf32, #model.dims<batch, seq, heads, a>>) -> tensor<2x5x3x6xf32, #model.dims<batch, seq, heads, ab>> {
+func.func @concat_c3_names(%a: tensor<2x5x3x3xf32, #model.dims<batch, seq, heads, a>>, %b: tensor<2x5x3x4xf32, #model.dims<batch, seq, heads, a>>) -> tensor<2x5x3x7xf32, #model.dims<batch, seq, heads, ab>> {
   // expected-error @+1 {{needs a result with the columns of a and b}}
-  %y = model.concat %a, %b : (tensor<2x5x3x3xf32, #model.dims<batch, seq, heads, a>>, tensor<2x5x3x3xf32, #model.dims<batch, seq, heads, a>>) -> tensor<2x5x3x6xf32, #model.dims<batch, seq, heads, ab>>
-  return %y : tensor<2x5x3x6xf32, #model.dims<batch, seq, heads, ab>>
+  %y = model.concat %a, %b : (tensor<2x5x3x3xf32, #model.dims<batch, seq, heads, a>>, tensor<2x5x3x4xf32, #model.dims<batch, seq, heads, a>>) -> tensor<2x5x3x7xf32, #model.dims<batch, seq, heads, ab>>
+  return %y : tensor<2x5x3x7xf32, #model.dims<batch, seq, heads, ab>>
 }
 
 // -----

@@ -68,7 +68,6 @@ TEST_F(MindFormers, KeysWithoutEffectAreAcceptedWithTheReason) {
                           "parallel.auto_pipeline=False",
                           "model.arch.auto_register=a.B",
                           "model.model_config.auto_register=a.B",
-                          "model.model_config.mtp_loss_factor=0.3",
                           "model.model_config.router_dense_type=float32",
                           "model.model_config.use_fused_swiglu=True",
                           "model.model_config.use_fused_rope=True",
@@ -133,7 +132,6 @@ TEST_F(MindFormers, MissingFeaturesAreRefused) {
                                                     "shared_expert_num: 1 → 0"),
         {"moe_config.balance_via_topk_bias=True", "balance_via_topk_bias: True → false"},
         {"moe_config.routed_scaling_factor=2.5", "routed_scaling_factor: 2.5 → 1"},
-        {"model.model_config.mtp_depth=1", "modules that predict further tokens are not built; mtp_depth: 1 → 0"},
         {"moe_config.aux_loss_factors=[0.1]",
          "the balancing loss has one weight, aux_loss_factor; remove aux_loss_factors"},
         {"moe_config.topk_method=group_limited_greedy", "topk_method: group_limited_greedy → greedy"}})
