@@ -67,6 +67,8 @@ LogicalResult placeValues(KernelShape &shape) {
     } else if (!space->isScalar()) {
       level = std::max(level, Level::Row);
     }
+    if (isa<model::MaskTailOp>(op) && level != Level::Full) // it compares columns
+      return failure();
     if (isa<model::DropoutOp>(op) &&
         iterationSpace(&op) != withElement(shape.space, tensorOf(op.getResult(0)).getElementType()))
       return failure();

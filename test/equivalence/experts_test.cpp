@@ -112,6 +112,8 @@ TEST(Experts, VariantsTrainLikeTheUnsplitModel) {
        {std::pair<const char *, std::vector<std::string>>{"glm4_moe", {"model.arch.type=glm4_moe_qk_norm"}},
         {"deepseek_v3_full_q", {}},
         {"glm4_moe", {"moe_config.capacity_factor=-1"}},
+        {"llama4_text", {}},
+        {"llama4_text", {"train_dataset.data_loader.config={eod: 32, reset_attention_mask: True}"}},
         {"mixtral", {"moe_config.capacity_factor=-1", "moe_config.z_loss_factor=0.01"}}}) {
     RunConfig run = equivalenceRun(file, sets);
     TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
@@ -126,6 +128,7 @@ TEST(Experts, VariantsTrainLikeTheUnsplitModel) {
 TEST(Experts, DroplessMixturesSplitSequences) {
   for (const auto &[file, sets] : {std::pair<const char *, std::vector<std::string>>{"gpt_oss", {}},
                                    {"deepseek_v3_experts", {}},
+                                   {"llama4_text", {}},
                                    {"mixtral", {"moe_config.z_loss_factor=0.01"}}}) {
     std::vector<std::string> dropless = sets;
     dropless.emplace_back("moe_config.capacity_factor=0");

@@ -415,6 +415,8 @@ const std::vector<Model> &optionModels() {
       {"gpt_neox", "gpt_neox", {}},
       {"deepseek_v3", "deepseek_v3", {}},
       {"llama_documents", "llama", documentSets()},
+      {"bloom", "bloom", {}},
+      {"bloom_documents", "bloom", documentSets()},
   };
   return list;
 }

@@ -268,6 +268,51 @@ FAMILIES = {
                                moe_intermediate_size=12, num_experts=4, num_experts_per_tok=2, norm_topk_prob=True,
                                decoder_sparse_step=2, mlp_only_layers=[3], router_aux_loss_coef=0.0),
     "hunyuan_v1_dense": family("hunyuan_v1_dense", "HunYuanDenseV1ForCausalLM", head_dim=6),
+    # Positions by a table, whose first rows stand for padding, and by slopes of heads, here not a power of two.
+    "opt": family("opt", "OPTForCausalLM", num_key_value_heads="default", intermediate_size="default", ffn_dim=40,
+                  num_attention_heads=4, dropout=0.0),
+    "biogpt": family("biogpt", "BioGptForCausalLM", num_key_value_heads="default", num_attention_heads=4,
+                     hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0),
+    "gpt_bigcode": {"model_type": "gpt_bigcode", "architectures": ["GPTBigCodeForCausalLM"], "vocab_size": 19,
+                    "n_positions": 8, "n_embd": 24, "n_layer": 2, "n_head": 4, "n_inner": 40, "embd_pdrop": 0.0,
+                    "resid_pdrop": 0.0, "attn_pdrop": 0.0},
+    "gpt_neo": {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+                "num_layers": 4, "num_heads": 4, "intermediate_size": 40, "max_position_embeddings": 8,
+                "window_size": 3, "attention_types": [[["global", "local"], 1], [["local"], 2]],
+                "attention_layers": ["global", "local", "local", "local"]},
+    "bloom": {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+              "n_layer": 2, "n_head": 6, "seq_length": 8},
+    "mpt": {"model_type": "mpt", "architectures": ["MptForCausalLM"], "vocab_size": 19, "d_model": 24, "n_layers": 2,
+            "n_heads": 6, "max_seq_len": 8, "no_bias": True,
+            "attn_config": {"alibi": True, "clip_qkv": 0.5, "softmax_scale": 0.3}},
+    # Chunks of attention, queries that grow with the position, weights of experts that multiply their inputs.
+    "llama4_text": family("llama4_text", "Llama4ForCausalLM", num_hidden_layers=4, head_dim=8, intermediate_size=12,
+                          intermediate_size_mlp=28, num_local_experts=4, num_experts_per_tok=2, moe_layers=[1, 3],
+                          attention_chunk_size=3, no_rope_layers=[1, 1, 0, 0], floor_scale=2, attn_scale=0.4,
+                          router_aux_loss_coef=0.0),
+    "ministral3": family("ministral3", "Ministral3ForCausalLM", head_dim=8, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 3,
+        "beta_fast": 8.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4}),
+    "nanochat": family("nanochat", "NanoChatForCausalLM", final_logit_softcapping=5.0),
+    "granite_swa": family("granite_swa", "GraniteSWAForCausalLM", num_hidden_layers=4, sliding_window=3,
+                          embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.4,
+                          logits_scaling=2.5),
+    "granitemoe_swa": family("granitemoe_swa", "GraniteMoeSWAForCausalLM", num_local_experts=4, sliding_window=3,
+                             shared_intermediate_size=10, router_aux_loss_coef=0.0),
+    "hy_v3": family("hy_v3", "HYV3ForCausalLM", num_hidden_layers=3, head_dim=6, moe_intermediate_size=12,
+                    num_experts=4, num_experts_per_tok=2, mlp_layer_types=["sparse", "dense", "sparse"]),
+    "exaone_moe": family("exaone_moe", "ExaoneMoeForCausalLM", num_hidden_layers=5, head_dim=6, sliding_window=3,
+                         moe_intermediate_size=12, num_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3,
+                         mlp_layer_types=["dense", "sparse", "sparse", "sparse", "dense"],
+                         layer_types=["sliding_attention", "full_attention", "sliding_attention",
+                                      "sliding_attention", "full_attention"]),
+    "afmoe": family("afmoe", "AfmoeForCausalLM", num_hidden_layers=4, head_dim=6, sliding_window=3, num_experts=4,
+                    num_experts_per_tok=2, moe_intermediate_size=12, num_dense_layers=2, route_scale=1.5,
+                    mup_enabled=True),
+    "flint": family("flint", "FlintForCausalLM", num_hidden_layers=4, head_dim=6, sliding_window=3, num_experts=4,
+                    num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=10,
+                    mlp_only_layers=[0, 2], router_aux_loss_coef=0.0,
+                    layer_types=["full_attention", "full_attention", "sliding_attention", "sliding_attention"]),
     # Layers with a state: heads that share keys in groups, and norms of each group.
     "mamba2": {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
                "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "n_groups": 2, "state_size": 10,
@@ -303,17 +348,18 @@ VARIANTS = {
 
 @contextlib.contextmanager
 def in_float64():
-    """Makes conversions to float32 keep float64. Norms and recurrences have them, and their rounding would add up over
-    the layers."""
-    to_float32, to = torch.Tensor.float, torch.Tensor.to
+    """Makes conversions to float32 keep float64. Norms, softmaxes and recurrences have them, and their rounding would add
+    up over the layers."""
+    to_float32, to, softmax = torch.Tensor.float, torch.Tensor.to, torch.nn.functional.softmax
     exact = lambda value: torch.float64 if value is torch.float32 else value
     torch.Tensor.float = torch.Tensor.double
     torch.Tensor.to = lambda self, *args, **named: to(self, *map(exact, args),
                                                       **{key: exact(value) for key, value in named.items()})
+    torch.nn.functional.softmax = lambda *args, dtype=None, **named: softmax(*args, dtype=exact(dtype), **named)
     try:
         yield
     finally:
-        torch.Tensor.float, torch.Tensor.to = to_float32, to
+        torch.Tensor.float, torch.Tensor.to, torch.nn.functional.softmax = to_float32, to, softmax
 
 
 def use_eager_experts(model):
@@ -395,7 +441,7 @@ def formula(name, shape):
 
 
 def is_router_bias(name):
-    return name.endswith("e_score_correction_bias")
+    return name.endswith(("e_score_correction_bias", "expert_bias"))
 
 
 def model_of(config):

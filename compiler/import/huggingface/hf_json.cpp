@@ -136,6 +136,17 @@ Json listOf(const std::vector<std::string> &items) {
   return list;
 }
 
+Json expandedPairs(const Json &value) {
+  Json list = Json::array();
+  for (const Json &pair : value.is_array() ? value : Json::array({nullptr})) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_array() || !pair[1].is_number_unsigned() || pair[1] > 10000)
+      return nullptr;
+    for (int i = 0; i < pair[1]; ++i)
+      list.insert(list.end(), pair[0].begin(), pair[0].end());
+  }
+  return list;
+}
+
 std::string scalar(const Json &value) { return value.is_string() ? value.get<std::string>() : hfText(value); }
 
 std::string dtypeOf(const Json &config) {

@@ -26,6 +26,10 @@ const Json *valueAt(const Json &config, const std::string &path);
 /// Returns a list whose items are whole numbers or strings.
 Json listOf(const std::vector<std::string> &items);
 
+/// Returns the list that pairs [items, repetitions] stand for; null if the value is no list of such pairs, or is too
+/// long.
+Json expandedPairs(const Json &value);
+
 /// Returns the value as a YAML scalar, with strings unquoted.
 std::string scalar(const Json &value);
 

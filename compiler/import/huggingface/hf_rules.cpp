@@ -20,6 +20,7 @@ HfSize readSize(const YamlEntry &entry) {
   size.times = textOf(*entry.value, "times");
   size.dim = textOf(*entry.value, "dim");
   size.unset = textOf(*entry.value, "unset");
+  size.isRequired = textOf(*entry.value, "required") == "true";
   size.also = yamlTexts(entry.value->find("also"));
   for (auto [part, map] : {std::pair("spelled", &size.spelled), {"refused", &size.refused}})
     if (const YamlNode *texts = entry.value->find(part))
@@ -34,10 +35,14 @@ HfSize readSize(const YamlEntry &entry) {
 
 HfForm readForm(const YamlEntry &entry) {
   if (!entry.value->isMap())
-    return {entry.key, entry.value, "", "", "", {}};
-  HfForm form = {
-      entry.key, nullptr, textOf(*entry.value, "missing"), textOf(*entry.value, "least"), textOf(*entry.value, "each"),
-      {}};
+    return {.key = entry.key, .wanted = entry.value};
+  auto text = [&](const char *key) { return textOf(*entry.value, key); };
+  HfForm form = {.key = entry.key,
+                 .wanted = nullptr,
+                 .missing = text("missing"),
+                 .least = text("least"),
+                 .each = text("each"),
+                 .of = text("of")};
   for (const std::string &item : yamlTexts(entry.value->find("cycle"))) {
     size_t at = item.find(" x "); // "full x 5"
     int times = at == std::string::npos ? 1 : std::atoi(item.c_str() + at + 3);
@@ -54,6 +59,8 @@ HfForm readForm(const YamlEntry &entry) {
 std::string HfForm::text(const std::string &model) const {
   if (!cycle.empty())
     return fmt::format("{} has only lists that repeat {}", model, fmt::join(cycle, ", "));
+  if (!of.empty())
+    return fmt::format("{} has the layers of {}", model, of);
   if (!wanted)
     return fmt::format("{} has only lists of {}", model, each);
   std::string value = wanted->kind == YamlNode::Kind::Null ? "null" : flowText(*wanted);

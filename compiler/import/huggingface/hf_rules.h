@@ -17,6 +17,7 @@ struct HfSize {
   std::vector<std::string> also;  ///< other places of the key
   std::vector<std::string> sizes; ///< all get the value; the first one is written back
   std::string defaultText, times, dim;
+  bool isRequired = false;                    ///< transformers' value of a missing key is none of those above
   std::string unset;                          ///< meaning of null, and of a missing key without a default
   std::map<std::string, std::string> spelled; ///< choice here -> transformers' name
   std::map<std::string, std::string> refused; ///< value that is refused -> reason
@@ -44,11 +45,13 @@ struct HfSize {
 /// One entry of `hf_config: only:`: a key with one supported value. The entry is that value, or a map that contains it.
 struct HfForm {
   std::string key;
-  YamlPtr wanted;                 ///< `is`; null if each item of a list must be equal to `each`
-  std::string missing;            ///< transformers' value for a missing key; empty means the supported value
-  std::string least;              ///< an expression; numbers of at least this size are also supported
-  std::string each;               ///< the only supported item of a list
-  std::vector<std::string> cycle; ///< the items of a list, repeated
+  YamlPtr wanted;                      ///< `is`; null if each item of a list must be equal to `each`
+  std::string missing = {};            ///< transformers' value for a missing key; empty means the supported value
+  std::string least = {};              ///< an expression; numbers of at least this size are also supported
+  std::string each = {};               ///< the only supported item of a list
+  std::vector<std::string> cycle = {}; ///< the items of a list, repeated
+  std::string of =
+      {}; ///< the key of the list that the value must say, as pairs of a list of items and their repetitions
 
   /// Returns what the model supports, as a text for errors.
   std::string text(const std::string &model) const;

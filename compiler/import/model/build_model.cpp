@@ -4,9 +4,9 @@
 
 #include "compiler/import/model/build_activations.h"
 #include "compiler/import/model/build_norms.h"
+#include "compiler/import/model/build_positions.h"
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/build_states.h"
-#include "compiler/import/model/rotary_form.h"
 #include "compiler/import/model/store_as_read.h"
 #include "dialects/attributes.h"
 #include "format/counters.h"
@@ -50,6 +50,11 @@ private:
   using OpBuilderFunction = FailureOr<Value> (SegmentBuilder::*)(const OpDescription &, ArrayRef<Value>);
   static const std::map<std::string, OpBuilderFunction> &opBuilders();
 
+  /// Calls `use` with the positions of the tokens.
+  FailureOr<Value> withPositions(const OpDescription &op, llvm::function_ref<FailureOr<Value>(Value)> use) {
+    FailureOr<Value> positions = value("positions", op);
+    return failed(positions) ? positions : use(*positions);
+  }
   FailureOr<Value> embed(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> add(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
@@ -57,6 +62,8 @@ private:
   FailureOr<Value> linear(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> concat(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> rope(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> alibi(const OpDescription &op, ArrayRef<Value> in);
+  FailureOr<Value> temperature(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> attention(const OpDescription &op, ArrayRef<Value> in);
   /// Creates an op of attention with the attributes of the description.
   template <typename Op> Op attend(const OpDescription &op, TypeRange types, ValueRange in, double scale);
@@ -171,7 +178,9 @@ FailureOr<Value> SegmentBuilder::embed(const OpDescription &op, ArrayRef<Value> 
   SmallVector<int64_t> shape(ids.getShape());
   dims.push_back(dimNames(table).back());
   shape.push_back(table.getShape().back());
-  return Value(b.create<model::EmbedOp>(loc, namedTensor(shape, dims, compute()), in[0], in[1], Attribute()));
+  double shift = number(op, "shift");
+  Value rows = shift == 0 ? in[1] : shifted(*this, in[1], shift);
+  return Value(b.create<model::EmbedOp>(loc, namedTensor(shape, dims, compute()), in[0], rows, Attribute()));
 }
 
 FailureOr<Value> SegmentBuilder::add(const OpDescription &, ArrayRef<Value> in) {
@@ -214,36 +223,24 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
 }
 
 FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
-  Value positions = in.size() > 1 ? in[1] : Value();
-  if (!positions) {
-    FailureOr<Value> found = value("positions", op);
-    if (failed(found))
+  return withPositions(
+      op, [&](Value positions) -> FailureOr<Value> { return rotated(*this, op, in[0], positions, compute()); });
+}
+
+FailureOr<Value> SegmentBuilder::alibi(const OpDescription &op, ArrayRef<Value> in) {
+  return withPositions(op, [&](Value positions) -> FailureOr<Value> {
+    auto both = espalier::alibi(*this, op, in, positions, model.dims.at("seq"), compute());
+    if (failed(both))
       return failure();
-    positions = *found;
-  }
-  auto type = withElement(in[0].getType(), compute());
-  int64_t headDim = type.getShape().back(), rotary = rotaryColumns(op, headDim);
-  if (rotary == 0)
-    return in[0];
-  auto rope = b.create<model::RopeOp>(loc, TypeRange{type}, ValueRange{in[0], positions});
-  rope.setThetaAttr(b.getF64FloatAttr(number(op, "theta")));
-  rope.setInterleaved(number(op, "interleaved") != 0);
-  if (rotary < headDim)
-    rope.setRotaryAttr(b.getI64IntegerAttr(rotary));
-  if (rotary < headDim && number(op, "last") > 0)
-    rope.setFirstAttr(b.getI64IntegerAttr(headDim - rotary));
-  RotaryScaling scaling = rotaryScaling(op, rotary);
-  if (scaling.factor != 1)
-    rope.setFactorAttr(b.getF64FloatAttr(scaling.factor));
-  if (scaling.factor != 1 && scaling.slow != scaling.fast) {
-    rope.setSlowAttr(b.getF64FloatAttr(scaling.slow));
-    rope.setFastAttr(b.getF64FloatAttr(scaling.fast));
-  }
-  if (scaling.factor != 1 && scaling.context > 0)
-    rope.setOriginalContextAttr(b.getF64FloatAttr(scaling.context));
-  if (scaling.amplitude != 1)
-    rope.setAmplitudeAttr(b.getF64FloatAttr(scaling.amplitude));
-  return rope.getResult();
+    values[op.outputs[1]] = both->second;
+    return both->first;
+  });
+}
+
+FailureOr<Value> SegmentBuilder::temperature(const OpDescription &op, ArrayRef<Value> in) {
+  return withPositions(op, [&](Value positions) -> FailureOr<Value> {
+    return espalier::temperature(*this, op, in[0], positions, model.dims.at("seq"), compute());
+  });
 }
 
 FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Value> in) {
@@ -253,6 +250,19 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
   if (phase)
     return attendCache(op, in, out, scale);
   bool isLimited = op.inputs.back() == "visible_from";
+  SmallVector<Value> operands(in);
+  if (double chunk = number(op, "chunk"); chunk > 0 && chunk < static_cast<double>(model.dims.at("seq"))) {
+    FailureOr<Value> begins = withPositions(op, [&](Value positions) -> FailureOr<Value> {
+      return chunkBegins(*this, positions, chunk, model.dims.at("seq"), isLimited ? in.back() : Value());
+    });
+    if (failed(begins))
+      return failure();
+    if (std::exchange(isLimited, true))
+      operands.back() = *begins;
+    else
+      operands.push_back(*begins);
+    in = operands;
+  }
   if ((number(op, "window") > 0 || isLimited) && number(op, "causal") == 0)
     return emitError(loc) << "attention with " << (isLimited ? "visible_from" : "a window") << " needs causal: true";
   SmallVector<Type> types(op.maxima.empty() ? 2 : 3, rowSums(q));
@@ -278,6 +288,9 @@ Op SegmentBuilder::attend(const OpDescription &op, TypeRange types, ValueRange i
 }
 
 FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<Value> in, Type out, double scale) {
+  if (double chunk = number(op, "chunk"); chunk > 0 && chunk < static_cast<double>(model.dims.at("seq")))
+    return emitError(loc) << "generation keeps no chunks of attention: seq_length must be at most their "
+                          << static_cast<int64_t>(chunk) << " tokens";
   if (number(op, "causal") == 0)
     return emitError(loc) << "attention that sees later tokens has no cache: run_mode predict needs causal attention";
   FailureOr<Value> positions = value("positions", op);
@@ -401,7 +414,7 @@ FailureOr<Value> SegmentBuilder::balanceBias(const OpDescription &, ArrayRef<Val
 
 FailureOr<Value> SegmentBuilder::dispatch(const OpDescription &, ArrayRef<Value> in) {
   Type rows = tensor({"expert", "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute());
-  return Value(b.create<model::DispatchOp>(loc, rows, in[0], in[1], in[2], Value()));
+  return Value(b.create<model::DispatchOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value()));
 }
 
 FailureOr<Value> SegmentBuilder::combine(const OpDescription &, ArrayRef<Value> in) {
@@ -425,6 +438,8 @@ const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::
                                                                     {"linear", &SegmentBuilder::linear},
                                                                     {"concat", &SegmentBuilder::concat},
                                                                     {"rope", &SegmentBuilder::rope},
+                                                                    {"alibi", &SegmentBuilder::alibi},
+                                                                    {"temperature", &SegmentBuilder::temperature},
                                                                     {"attention", &SegmentBuilder::attention},
                                                                     {"l2_norm", &SegmentBuilder::l2Norm},
                                                                     {"causal_conv", &SegmentBuilder::state},

@@ -128,6 +128,7 @@ private:
   void checkTies(SegmentDescription &segment);
   void checkAllUsed(const SegmentDescription &segment);
   SegmentRun readRun(const YamlNode &item);
+  SegmentRun replaced(const SegmentRun &layer, const YamlNode &kind);
   std::vector<std::string> itemsOf(const YamlEntry &entry);
   void readKinds(const YamlEntry &by, std::vector<SegmentRun> &layers);
   void readExceptions(const YamlEntry &except, std::vector<SegmentRun> &layers);
@@ -144,7 +145,7 @@ private:
   SourceLocation headDimPlace;                 ///< location of the value that head_dim comes from
   const YamlNode *segmentAttributes = nullptr; ///< `attributes:` of the current segment
   std::set<std::string> absent;                ///< parameters that the current segment does not have in this run
-  std::map<std::string, std::string> standIns; ///< output of an absent op -> its input
+  std::map<std::string, std::string> standIns; ///< output of an absent op -> the input of the same number
 };
 
 /// Checks `attributes:`, a map from op kinds to attributes that their ops have unless they say otherwise.
@@ -318,7 +319,7 @@ void ModelDescriber::readOp(SegmentDescription &segment, const YamlNode &node, s
     return;
   if (isAlias || lacksWeight || !isWanted(node)) {
     for (size_t i = 0; i < op.outputs.size() && !op.inputs.empty(); ++i)
-      standIns[op.outputs[i]] = op.inputs.front();
+      standIns[op.outputs[i]] = op.inputs[std::min(i, op.inputs.size() - 1)];
     return;
   }
   if (!signature) {
@@ -388,10 +389,10 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
   if (op.kind == "rope" && !op.strings.contains("scaling")) // the numbers of a scaling have no meaning
     std::erase_if(op.numbers, [](const auto &number) {
       return number.first != "theta" && number.first != "fraction" && number.first != "last" &&
-             number.first != "interleaved";
+             number.first != "interleaved" && number.first != "inverse";
     });
   checkOp(op, model, sizes, headDimPlace, diagnostics);
-  if (op.kind == "attention" && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
+  if (op.numbers.contains("scale") && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(model.dims.at("head_dim")));
 }
 
@@ -466,6 +467,12 @@ SegmentRun ModelDescriber::readRun(const YamlNode &item) {
   return run;
 }
 
+/// Returns the layer with another kind: `kind`, or the one that it names for the layer's own, if it is a map.
+SegmentRun ModelDescriber::replaced(const SegmentRun &layer, const YamlNode &kind) {
+  const YamlNode *other = kind.isMap() ? kind.find(layer.kind) : &kind;
+  return other ? readRun(*other) : layer;
+}
+
 /// Removes the kinds of segments that have no layer.
 void ModelDescriber::removeUnused() {
   if (!diagnostics.hasErrors())
@@ -493,7 +500,7 @@ void ModelDescriber::readKinds(const YamlEntry &by, std::vector<SegmentRun> &lay
                                                                  by.key, items.size(), layers.size()));
   for (size_t i = 0; i < items.size(); ++i)
     if (const YamlNode *kind = by.value->find(items[i]))
-      layers[i] = readRun(*kind);
+      layers[i] = replaced(layers[i], *kind);
     else
       return diagnostics.error(sizes.at(by.key).where,
                                fmt::format("{} has no word '{}', there are {}{}", by.key, items[i],
@@ -508,14 +515,14 @@ void ModelDescriber::readExceptions(const YamlEntry &except, std::vector<Segment
     if (item.empty() || *end != '\0' || layer < 0 || layer >= std::ssize(layers))
       return diagnostics.error(sizes.at(except.key).where, fmt::format("{} has the layer {}, wanted 0 to {}",
                                                                        except.key, item, std::ssize(layers) - 1));
-    layers[layer] = readRun(*except.value);
+    layers[layer] = replaced(layers[layer], *except.value);
   }
 }
 
-/// Reads `{repeat: COUNT, of: [..]}`: the runs of the list in turn, until there are COUNT layers. `by` and `except`
-/// replace kinds of layers.
+/// Reads `{repeat: COUNT, of: [..]}`: the runs of the list in turn, until there are COUNT layers. `first`, `by` and
+/// `except` replace kinds of layers.
 void ModelDescriber::readPattern(const YamlNode &item, const YamlNode &pattern) {
-  checkKeys(item, {"repeat", "of", "by", "except"}, "a pattern");
+  checkKeys(item, {"repeat", "of", "first", "by", "except"}, "a pattern");
   size_t count = readCount(*item.find("repeat"), "repeat");
   std::vector<SegmentRun> turn, layers;
   for (const YamlPtr &part : pattern.items)
@@ -525,6 +532,14 @@ void ModelDescriber::readPattern(const YamlNode &item, const YamlNode &pattern) 
   bool hasLayers = std::ranges::any_of(turn, [](const SegmentRun &run) { return run.count > 0; });
   for (size_t i = 0; hasLayers && layers.size() < count && !diagnostics.hasErrors(); i = (i + 1) % turn.size())
     layers.insert(layers.end(), std::min<size_t>(turn[i].count, count - layers.size()), {turn[i].kind, 1});
+  if (const YamlNode *first = item.find("first"))
+    for (const YamlEntry &kind : first->entries) {
+      auto size = sizes.find(kind.key);
+      if (size == sizes.end() || !size->second.number)
+        diagnostics.error(kind.keyWhere, fmt::format("a pattern needs a number of first layers, got '{}'", kind.key));
+      for (size_t i = 0; size != sizes.end() && i < layers.size() && i < size->second.number.value_or(0); ++i)
+        layers[i] = replaced(layers[i], *kind.value);
+    }
   if (const YamlNode *by = item.find("by"))
     for (const YamlEntry &list : by->entries)
       readKinds(list, layers);

@@ -16,6 +16,7 @@ constexpr OpAttribute rope[] = {{"theta"},
                                 option("fraction", 1),
                                 option("last", 0),
                                 option("interleaved", 0),
+                                option("inverse", 0),
                                 {"scaling", /*isString=*/true, 0, true},
                                 option("factor", 1),
                                 option("original_context", 8192),
@@ -38,15 +39,18 @@ constexpr OpAttribute activation[] = {{"kind", /*isString=*/true}, option("alpha
 constexpr OpAttribute clamp[] = {{"most"}, option("least", -std::numeric_limits<double>::infinity())};
 constexpr OpAttribute by[] = {{"by"}};
 // A scale of 0 means 1/sqrt(head_dim); the loader replaces it.
-constexpr OpAttribute attention[] = {
-    {"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0}, option("window", 0), option("soft_cap", 0)};
+constexpr OpAttribute attention[] = {{"causal", false, 1}, {"scale", false, 0}, {"rate", false, 0},
+                                     option("window", 0),  option("chunk", 0),  option("soft_cap", 0)};
+constexpr OpAttribute alibi[] = {{"bias", false, 8}, {"scale", false, 0}};
+constexpr OpAttribute temperature[] = {{"floor"}, {"factor"}, option("first", 0)};
+constexpr OpAttribute shift[] = {option("shift", 0)};
 constexpr OpAttribute cap[] = {{"cap"}};
 constexpr OpAttribute state[] = {option("delta", 0)};
 constexpr OpAttribute squares[] = {{"epsilon"}, option("dims", 1)};
 constexpr OpAttribute dim[] = {{"dim", /*isString=*/true}};
 
 constexpr OpSignature vocabulary[] = {
-    {"embed", 2, 2, {}},
+    {"embed", 2, 2, shift},
     {"add", 2, 2, {}},
     {"mul", 2, 2, {}},
     {"scale", 1, 1, factor},
@@ -61,6 +65,8 @@ constexpr OpSignature vocabulary[] = {
     {"activation", 1, 1, activation},
     {"clamp", 1, 1, clamp},
     {"rope", 1, 1, rope},
+    {"alibi", 2, 2, alibi, 2},
+    {"temperature", 1, 1, temperature},
     {"attention", 3, 5, attention},
     {"dropout", 1, 1, rate},
     {"cross_entropy", 3, 3, {}},
@@ -74,7 +80,7 @@ constexpr OpSignature vocabulary[] = {
     {"causal_conv", 2, 3, {}},
     {"decay", 3, 3, {}, 2},
     {"recurrence", 5, 6, state},
-    {"dispatch", 3, 3, {}},
+    {"dispatch", 3, 4, {}},
     {"grouped_linear", 2, 3, {}},
     {"combine", 3, 4, {}},
 };

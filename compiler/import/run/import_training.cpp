@@ -207,6 +207,16 @@ void limitAttention(const RunReader &reader, const std::string &key, ModelDescri
     reader.error(key, "the model has no attention that could end with a document");
 }
 
+/// Returns whether a layer's tokens attend to chunks of a sample.
+bool hasChunks(const ModelDescription &model) {
+  auto isSplit = [&](const OpDescription &op) {
+    auto chunk = op.numbers.find("chunk");
+    return chunk != op.numbers.end() && chunk->second < static_cast<double>(model.dims.at("seq"));
+  };
+  return std::ranges::any_of(
+      model.segments, [&](const SegmentDescription &segment) { return std::ranges::any_of(segment.ops, isSplit); });
+}
+
 /// Imports what happens at the end of a document. `task` is the section of the data loader.
 void importDocuments(const RunReader &reader, const std::string &task, rt::pb::Data &data) {
   auto isSet = [&](const std::string &key) {
@@ -223,6 +233,9 @@ void importDocuments(const RunReader &reader, const std::string &task, rt::pb::D
     if (isSet(key) && !std::exchange(reader.config().resetAttentionMask, true))
       limitAttention(reader, key, reader.config().model);
   data.set_reset_position_ids(data.reset_position_ids() || reader.flag("train_dataset.eod_reset").value_or(false));
+  if (data.reset_position_ids() && hasChunks(reader.config().model))
+    reader.error(task + "reset_position_ids", "the chunks of attention are counted in the sample, in which positions "
+                                              "would restart: leave reset_position_ids out");
 }
 
 } // namespace
