@@ -2,6 +2,7 @@
 """Greedy continuations of transformers for the tiny models of transformers_reference.py: an oracle for generation.
 
     generation_reference.py                          writes generation.json beside this file
+    generation_reference.py --add NAME..             adds or replaces the entries of these models
     generation_reference.py --write DIR NAME         saves the model NAME, in float32
     generation_reference.py --prompts                prints the prompts, a line of ids each
     generation_reference.py --check NAME             compares continuations, a line of ids each on standard input, with
@@ -19,9 +20,12 @@ import sys
 import torch
 import transformers
 
-from transformers_reference import EXPERTS, GRADED, MODELS, VARIANTS, model_of
+from transformers_reference import EXPERTS, FAMILIES, GRADED, MODELS, VARIANTS, model_of
 
-ALL = MODELS | GRADED | EXPERTS | VARIANTS
+# Families whose positions are no rotary ones, or whose queries depend on them.
+PLACED = {name: FAMILIES[name] for name in ("opt", "gpt_bigcode", "gpt_neo", "bloom", "mpt", "ministral3", "nanochat")}
+PLACED["llama4_text"] = FAMILIES["llama4_text"] | {"attention_chunk_size": 200}  # longer than the context
+ALL = MODELS | GRADED | EXPERTS | VARIANTS | PLACED
 CONTEXT = 144
 PROMPTS = [[3], [1, 2, 3, 4, 5], [(7 * i * i + 3 * i) % 19 for i in range(70)]]
 TOKENS = 64
@@ -29,7 +33,8 @@ TOKENS = 64
 
 def config_of(name):
     config = dict(ALL[name])
-    config["n_positions" if config["model_type"] == "gpt2" else "max_position_embeddings"] = CONTEXT
+    keys = {"gpt2": "n_positions", "gpt_bigcode": "n_positions", "bloom": "seq_length", "mpt": "max_seq_len"}
+    config[keys.get(config["model_type"], "max_position_embeddings")] = CONTEXT
     return config
 
 
@@ -68,8 +73,11 @@ def main():
         sys.exit(0 if said == entry["tokens"] else f"says {said}, transformers {entry['tokens']}")
     made = {"made_by": f"generation_reference.py with transformers {transformers.__version__}, "
                        f"torch {torch.__version__}"}
-    text = json.dumps(made | {name: entry_of(name) for name in ALL})
-    pathlib.Path(__file__).with_name("generation.json").write_text(text + "\n")
+    file = pathlib.Path(__file__).with_name("generation.json")
+    is_added = sys.argv[1:2] == ["--add"]
+    kept = json.loads(file.read_text()) if is_added else {}
+    entries = {name: entry_of(name) for name in (sys.argv[2:] if is_added else ALL)}
+    file.write_text(json.dumps(kept | made | entries) + "\n")
 
 
 if __name__ == "__main__":

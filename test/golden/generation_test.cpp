@@ -206,6 +206,11 @@ INSTANTIATE_TEST_SUITE_P(Options, Generation,
                                                           "qwen2_moe_no_biases", "glm4_moe_no_biases"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(Positions, Generation,
+                         testing::Combine(testing::Values("opt", "gpt_bigcode", "gpt_neo", "bloom", "mpt", "ministral3",
+                                                          "nanochat", "llama4_text"),
+                                          testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Experts, Generation,
                          testing::Combine(testing::Values("mixtral", "qwen3_moe", "qwen2_moe", "glm4_moe",
                                                           "glm4_moe_qk_norm", "deepseek_v3_experts", "gpt_oss"),

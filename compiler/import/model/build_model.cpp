@@ -299,7 +299,10 @@ FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<V
   std::string number = std::to_string(caches.size() / 2);
   auto cache = [&](Value rows, const std::string &name) {
     ArrayRef<StringAttr> dims = dimNames(rows.getType());
-    return argument(tensor({"batch", dims[2].str(), "context", dims[3].str()}, compute()), "cache", name, loc);
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(rows.getType()).getShape();
+    Type type = namedTensor({shape[0], shape[2], dimSize("context"), shape[3]},
+                            {dims[0], dims[2], b.getStringAttr("context"), dims[3]}, compute());
+    return argument(type, "cache", name, loc);
   };
   Value keys = cache(in[1], "keys" + number), values = cache(in[2], "values" + number);
   SmallVector<Type> types = {out, keys.getType(), values.getType()};
