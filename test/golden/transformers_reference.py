@@ -313,6 +313,13 @@ FAMILIES = {
                     num_experts_per_tok=2, moe_intermediate_size=12, shared_expert_intermediate_size=10,
                     mlp_only_layers=[0, 2], router_aux_loss_coef=0.0,
                     layer_types=["full_attention", "full_attention", "sliding_attention", "sliding_attention"]),
+    "dbrx": {"model_type": "dbrx", "architectures": ["DbrxForCausalLM"], "vocab_size": 19, "d_model": 24, "n_layers": 2,
+             "n_heads": 6, "max_seq_len": 8, "rope_theta": 100.0,
+             "attn_config": {"kv_n_heads": 2, "clip_qkv": 0.5, "rope_theta": 100.0},
+             "ffn_config": {"ffn_hidden_size": 12, "moe_num_experts": 4, "moe_top_k": 2, "moe_loss_weight": 0.0}},
+    "cohere2_moe": family("cohere2_moe", "Cohere2MoeForCausalLM", num_hidden_layers=5, head_dim=6, sliding_window=3,
+                          intermediate_size=12, num_experts=4, num_experts_per_tok=2, logit_scale=0.3,
+                          expert_selection_fn="sigmoid"),
     # Layers with a state: heads that share keys in groups, and norms of each group.
     "mamba2": {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
                "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "n_groups": 2, "state_size": 10,
