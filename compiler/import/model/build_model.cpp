@@ -55,7 +55,6 @@ private:
     FailureOr<Value> positions = value("positions", op);
     return failed(positions) ? positions : use(*positions);
   }
-  FailureOr<Value> embed(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> add(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> mul(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> scale(const OpDescription &op, ArrayRef<Value> in);
@@ -172,17 +171,6 @@ FailureOr<Value> SegmentBuilder::value(const std::string &name, const OpDescript
   return result;
 }
 
-FailureOr<Value> SegmentBuilder::embed(const OpDescription &op, ArrayRef<Value> in) {
-  auto table = cast<RankedTensorType>(in[0].getType()), ids = cast<RankedTensorType>(in[1].getType());
-  SmallVector<StringAttr> dims(dimNames(ids));
-  SmallVector<int64_t> shape(ids.getShape());
-  dims.push_back(dimNames(table).back());
-  shape.push_back(table.getShape().back());
-  double shift = number(op, "shift");
-  Value rows = shift == 0 ? in[1] : shifted(*this, in[1], shift);
-  return Value(b.create<model::EmbedOp>(loc, namedTensor(shape, dims, compute()), in[0], rows, Attribute()));
-}
-
 FailureOr<Value> SegmentBuilder::add(const OpDescription &, ArrayRef<Value> in) {
   return binary<model::AddOp>(in[0], in[1], compute());
 }
@@ -257,10 +245,8 @@ FailureOr<Value> SegmentBuilder::attention(const OpDescription &op, ArrayRef<Val
     });
     if (failed(begins))
       return failure();
-    if (std::exchange(isLimited, true))
-      operands.back() = *begins;
-    else
-      operands.push_back(*begins);
+    operands.resize(in.size() + (std::exchange(isLimited, true) ? 0 : 1));
+    operands.back() = *begins;
     in = operands;
   }
   if ((number(op, "window") > 0 || isLimited) && number(op, "causal") == 0)
@@ -427,15 +413,20 @@ FailureOr<Value> SegmentBuilder::combine(const OpDescription &, ArrayRef<Value> 
 
 /// Returns the builders of ops that are made of primitives and need nothing of the segment.
 const std::map<std::string, ComposedOp> &composedOps() {
-  static const std::map<std::string, ComposedOp> builders = {
-      {"shift", shift},          {"clamp", clamp},      {"soft_cap", softCap},           {"activation", activation},
-      {"layer_norm", layerNorm}, {"rms_norm", rmsNorm}, {"plain_layer_norm", plainNorm}, {"plain_rms_norm", plainNorm}};
+  static const std::map<std::string, ComposedOp> builders = {{"embed", embed},
+                                                             {"shift", shift},
+                                                             {"clamp", clamp},
+                                                             {"soft_cap", softCap},
+                                                             {"activation", activation},
+                                                             {"layer_norm", layerNorm},
+                                                             {"rms_norm", rmsNorm},
+                                                             {"plain_layer_norm", plainNorm},
+                                                             {"plain_rms_norm", plainNorm}};
   return builders;
 }
 
 const std::map<std::string, SegmentBuilder::OpBuilderFunction> &SegmentBuilder::opBuilders() {
-  static const std::map<std::string, OpBuilderFunction> builders = {{"embed", &SegmentBuilder::embed},
-                                                                    {"add", &SegmentBuilder::add},
+  static const std::map<std::string, OpBuilderFunction> builders = {{"add", &SegmentBuilder::add},
                                                                     {"mul", &SegmentBuilder::mul},
                                                                     {"scale", &SegmentBuilder::scale},
                                                                     {"linear", &SegmentBuilder::linear},

@@ -62,8 +62,15 @@ Value slopes(PrimitiveBuilder &p, ArrayRef<StringAttr> dims, ArrayRef<int64_t> s
 
 } // namespace
 
-Value shifted(PrimitiveBuilder &p, Value positions, double by) {
-  return p.binary<model::AddOp>(positions, p.constant(by), p.b.getI32Type());
+FailureOr<Value> embed(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in, Type element) {
+  auto table = cast<RankedTensorType>(in[0].getType()), ids = cast<RankedTensorType>(in[1].getType());
+  SmallVector<StringAttr> dims(dimNames(ids));
+  SmallVector<int64_t> shape(ids.getShape());
+  dims.push_back(dimNames(table).back());
+  shape.push_back(table.getShape().back());
+  double shift = number(op, "shift");
+  Value rows = shift == 0 ? in[1] : p.binary<model::AddOp>(in[1], p.constant(shift), ids.getElementType());
+  return Value(p.b.create<model::EmbedOp>(p.loc, namedTensor(shape, dims, element), in[0], rows, Attribute()));
 }
 
 Value rotated(PrimitiveBuilder &p, const OpDescription &op, Value x, Value positions, Type element) {

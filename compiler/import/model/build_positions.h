@@ -5,8 +5,9 @@
 
 namespace espalier {
 
-/// Returns positions + `by`.
-mlir::Value shifted(PrimitiveBuilder &p, mlir::Value positions, double by);
+/// Returns the rows of a table in = {table, ids}.
+mlir::FailureOr<mlir::Value> embed(PrimitiveBuilder &p, const OpDescription &op, mlir::ArrayRef<mlir::Value> in,
+                                   mlir::Type element);
 
 /// Returns x with rotated columns.
 mlir::Value rotated(PrimitiveBuilder &p, const OpDescription &op, mlir::Value x, mlir::Value positions,
