@@ -22,6 +22,8 @@ static SmallVector<int64_t> recurrenceSizes(Operation *op) {
   llvm::append_values(sizes, elementsBetween(v, 3, v.getRank() - 1), q.getShape().back(), v.getShape().back(),
                       model::recurrenceChunk(op), typeOf(3).getRank() > typeOf(4).getRank() ? 1 : 0,
                       op->hasAttr("delta") ? 1 : 0);
+  if (isa<model::CarriedRecurrenceOp>(op))
+    sizes.push_back(1);
   return sizes;
 }
 
@@ -34,19 +36,25 @@ static SmallVector<int64_t> convolutionSizes(Operation *op) {
                                 weight.getShape().back()};
   if (op->hasAttr("transposed"))
     sizes.push_back(1);
+  if (isa<model::CarriedConvOp>(op))
+    llvm::append_values(sizes, 0, 1, weight.getShape().back() - 1);
   return sizes;
 }
 
 LogicalResult ProgramBuilder::lowerState(Operation *op) {
   if (!target.isHost())
     return op->emitOpError("has no kernel for ") << target.name() << " yet; choose a cluster of CPUs";
-  bool isRecurrence = isa<model::RecurrenceOp, model::RecurrenceGradOp>(op);
-  StringRef name = op->getName().stripDialect();
-  bool isGradient = name.consume_back("_grad");
+  bool isRecurrence = isa<model::RecurrenceOp, model::RecurrenceGradOp, model::CarriedRecurrenceOp>(op);
+  bool isCarried = isa<model::CarriedRecurrenceOp, model::CarriedConvOp>(op);
+  SmallVector<Value> operands(op->getOperands());
+  if (isCarried && place(operands.pop_back_val()) != place(op->getResult(1)))
+    return op->emitOpError("needs a carried value that is an argument and a result of its function, nothing else");
   Call call;
-  call.function = isGradient ? builder.getStringAttr(name + "_gradient").getValue() : name;
+  call.function = isRecurrence ? "recurrence" : "causal_conv";
+  if (op->getName().getStringRef().ends_with("_grad"))
+    call.function = isRecurrence ? "recurrence_gradient" : "causal_conv_gradient";
   call.sizes = isRecurrence ? recurrenceSizes(op) : convolutionSizes(op);
-  for (Value operand : op->getOperands())
+  for (Value operand : operands)
     call.add(place(operand), cast<RankedTensorType>(operand.getType()).getElementType());
   bool isOfWeight = isa<model::CausalConvGradOp>(op); // the call adds to the accumulator
   for (Value result : op->getResults()) {

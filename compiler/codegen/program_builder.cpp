@@ -252,7 +252,9 @@ bool ProgramBuilder::isLastUse(Value argument, Operation *producer, unsigned res
   for (OpOperand &use : argument.getUses()) {
     Operation *user = use.getOwner();
     bool isReducedInPlace = user == producer && isa<dist::AllReduceOp>(user);
-    bool isKeptInPlace = user == producer && isa<model::AttendCacheOp, model::KeepMaximaOp>(user);
+    bool isKeptInPlace =
+        user == producer &&
+        isa<model::AttendCacheOp, model::KeepMaximaOp, model::CarriedRecurrenceOp, model::CarriedConvOp>(user);
     if (isa<func::ReturnOp>(user) || isReducedInPlace || isKeptInPlace)
       continue;
     if (user == producer) {
@@ -476,8 +478,8 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::SquaredNormOp>([&](auto) { return lowerSquaredNorm(op); })
       .Case<model::RouteOp>([&](auto) { return lowerRoute(op); })
       .Case<model::DispatchOp, model::CombineOp>([&](auto) { return lowerMoves(op); })
-      .Case<model::RecurrenceOp, model::RecurrenceGradOp, model::CausalConvOp, model::CausalConvGradOp>(
-          [&](auto) { return lowerState(op); })
+      .Case<model::RecurrenceOp, model::RecurrenceGradOp, model::CarriedRecurrenceOp, model::CausalConvOp,
+            model::CausalConvGradOp, model::CarriedConvOp>([&](auto) { return lowerState(op); })
       .Case<dist::AllReduceOp>([&](auto) { return lowerAllReduce(op); })
       .Case<dist::AllGatherOp>([&](auto) { return lowerAllGather(op); })
       .Case<dist::ReduceScatterOp>([&](auto) { return lowerReduceScatter(op); })

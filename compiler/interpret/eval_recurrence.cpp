@@ -27,11 +27,10 @@ struct Step {
 class Heads {
 public:
   template <typename Op>
-  Heads(Op op, Operands x)
+  Heads(Op op, Operands x, const Tensor *visibleFrom)
       : x(x), seq(x[0]->shape()[1]), depth(x[0]->shape()[3]), width(x[2]->shape().back()),
         group(x[2]->shape().size() == 5 ? x[2]->shape()[3] : 1), groups(x[0]->shape()[2]), batch(x[0]->shape()[0]),
-        hasDelta(op.getDelta()), isByColumn(x[3]->shape().size() > x[4]->shape().size()),
-        visibleFrom(op.getVisibleFrom() ? x.back() : nullptr) {}
+        hasDelta(op.getDelta()), isByColumn(x[3]->shape().size() > x[4]->shape().size()), visibleFrom(visibleFrom) {}
 
   /// Calls visit(sample, head) for all heads.
   void forEach(llvm::function_ref<void(int64_t, int64_t)> visit) const {
@@ -50,11 +49,10 @@ public:
     return isBegin(visibleFrom, b, t, seq) ? 0 : std::exp(x[3]->values[isByColumn ? row * depth + n : row]);
   }
 
-  /// Computes all steps of a head.
-  std::vector<Step> steps(int64_t b, int64_t h) const {
+  /// Computes the first `count` steps of a head from `state`.
+  std::vector<Step> steps(int64_t b, int64_t h, std::vector<double> state, int64_t count) const {
     std::vector<Step> all;
-    std::vector<double> state(depth * width);
-    for (int64_t t = 0; t < seq; ++t) {
+    for (int64_t t = 0; t < count; ++t) {
       Step step{.before = state, .faded = state, .after = {}, .error = {}};
       for (int64_t n = 0; n < depth; ++n)
         for (int64_t p = 0; p < width; ++p)
@@ -74,6 +72,17 @@ public:
     return all;
   }
 
+  /// Computes all steps of a head from a state of zeros.
+  std::vector<Step> steps(int64_t b, int64_t h) const { return steps(b, h, std::vector<double>(depth * width), seq); }
+  /// Adds the outputs of these steps.
+  void read(const std::vector<Step> &steps, int64_t b, int64_t h, Tensor &out) const {
+    for (size_t t = 0; t < steps.size(); ++t)
+      for (int64_t n = 0; n < depth; ++n)
+        for (int64_t p = 0; p < width; ++p)
+          out.values[headRow(b, static_cast<int64_t>(t), h) * width + p] +=
+              steps[t].after[n * width + p] * query(b, static_cast<int64_t>(t), h)[n];
+  }
+
   Operands x;
   const int64_t seq, depth, width, group, groups, batch;
   const bool hasDelta, isByColumn;
@@ -83,15 +92,38 @@ private:
 };
 
 void evalRecurrence(model::RecurrenceOp op, Operands x, const EvalContext &, Tensor &out) {
-  Heads heads(op, x);
+  Heads heads(op, x, op.getVisibleFrom() ? x.back() : nullptr);
+  heads.forEach([&](int64_t b, int64_t h) { heads.read(heads.steps(b, h), b, h, out); });
+}
+
+/// Returns the number of a sample's tokens, which padding follows.
+int64_t tokensOf(const Tensor &positions, int64_t sample) {
+  int64_t seq = positions.shape()[1], count = 0;
+  while (count < seq && positions.values[sample * seq + count] >= 0)
+    ++count;
+  return count;
+}
+
+Results evalCarriedRecurrence(model::CarriedRecurrenceOp op, Operands x, EvalContext &) {
+  Heads heads(op, x, /*visibleFrom=*/nullptr);
+  const Tensor &positions = *x[5];
+  std::vector<Tensor> results;
+  results.emplace_back(cast<RankedTensorType>(op.getOut().getType()));
+  results.push_back(*x[6]);
+  int64_t size = heads.depth * heads.width;
   heads.forEach([&](int64_t b, int64_t h) {
-    std::vector<Step> steps = heads.steps(b, h);
-    for (int64_t t = 0; t < heads.seq; ++t)
-      for (int64_t n = 0; n < heads.depth; ++n)
-        for (int64_t p = 0; p < heads.width; ++p)
-          out.values[heads.headRow(b, t, h) * heads.width + p] +=
-              steps[t].after[n * heads.width + p] * heads.query(b, t, h)[n];
+    int64_t tokens = tokensOf(positions, b);
+    if (tokens == 0)
+      return;
+    auto kept = results[1].values.begin() + (b * heads.groups * heads.group + h) * size;
+    std::vector<double> state(size);
+    if (positions.values[b * heads.seq] > 0)
+      std::copy_n(kept, size, state.begin());
+    std::vector<Step> steps = heads.steps(b, h, state, tokens);
+    heads.read(steps, b, h, results[0]);
+    llvm::copy(steps.back().after, kept);
   });
+  return results;
 }
 
 /// Computes the gradients of one position, and replaces the gradient of the state after it by that of the state before.
@@ -128,7 +160,7 @@ void differentiateStep(const Heads &heads, const Step &step, const double *upstr
 }
 
 Results evalRecurrenceGrad(model::RecurrenceGradOp op, Operands x, EvalContext &) {
-  Heads heads(op, x);
+  Heads heads(op, x, op.getVisibleFrom() ? x.back() : nullptr);
   std::vector<Tensor> results;
   for (Type type : op->getResultTypes())
     results.emplace_back(cast<RankedTensorType>(type));
@@ -166,6 +198,29 @@ void evalCausalConv(model::CausalConvOp op, Operands x, const EvalContext &, Ten
   });
 }
 
+Results evalCarriedConv(model::CarriedConvOp op, Operands x, EvalContext &) {
+  const Tensor &in = *x[0], &weight = *x[1], &positions = *x[2];
+  std::vector<Tensor> results;
+  results.emplace_back(cast<RankedTensorType>(op.getY().getType()));
+  results.push_back(*x[3]);
+  std::vector<double> &halo = results[1].values;
+  int64_t seq = in.shape()[1], channels = channelsOf(in), taps = weight.shape().back(), before = taps - 1;
+  for (int64_t b = 0; b < in.shape()[0]; ++b) {
+    int64_t tokens = tokensOf(positions, b);
+    auto inputAt = [&](int64_t t, int64_t c) {
+      return t < 0 ? halo[(b * before + before + t) * channels + c] : in.values[(b * seq + t) * channels + c];
+    };
+    for (int64_t t = 0; t < tokens; ++t)
+      for (int64_t i = 0; i < taps && i <= static_cast<int64_t>(positions.values[b * seq + t]); ++i)
+        for (int64_t c = 0; c < channels; ++c)
+          results[0].values[(b * seq + t) * channels + c] += weight.values[c * taps + before - i] * inputAt(t - i, c);
+    for (int64_t t = -before; t < 0; ++t)
+      for (int64_t c = 0; c < channels; ++c)
+        halo[(b * before + before + t) * channels + c] = inputAt(t + tokens, c);
+  }
+  return results;
+}
+
 void evalCausalConvGrad(model::CausalConvGradOp op, Operands x, const EvalContext &, Tensor &gradient) {
   int64_t channels = channelsOf(*x[0]), taps = gradient.shape().back();
   forEachTerm(*x[0], taps, op.getVisibleFrom() ? x.back() : nullptr, [&](int64_t output, int64_t input, int64_t tap) {
@@ -179,7 +234,9 @@ void evalCausalConvGrad(model::CausalConvGradOp op, Operands x, const EvalContex
 void addRecurrences(EvaluatorTable &table) {
   table.add(evalRecurrence);
   table.add(evalRecurrenceGrad);
+  table.add(evalCarriedRecurrence);
   table.add(evalCausalConv);
+  table.add(evalCarriedConv);
   table.add(evalCausalConvGrad);
 }
 

@@ -41,4 +41,9 @@ double documentTokensOf(mlir::Operation *attention);
 /// decay per column has no such products of positions, so its chunks are shorter.
 int64_t recurrenceChunk(mlir::Operation *recurrence);
 
+/// Returns the type of the states of a recurrence: f32 [batch, heads, group.., key_dim, value_dim].
+mlir::RankedTensorType stateType(mlir::Value k, mlir::Value v);
+/// Returns the type of the last inputs of a convolution: [batch, earlier, channels..].
+mlir::RankedTensorType haloType(mlir::Value x, mlir::Value weight);
+
 } // namespace espalier::model

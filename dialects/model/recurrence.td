@@ -29,6 +29,19 @@ def Model_RecurrenceOp : Model_OfState<"recurrence", [DeclareOpInterfaceMethods<
   let results = (outs AnyRankedTensor:$out);
 }
 
+def Model_CarriedRecurrenceOp : Model_OfState<"carried_recurrence"> {
+  let summary = "Recurrence over new tokens, which continues from a state and returns the state after them";
+  let description = [{
+      For generation. The state before position 0 is zero. The tokens of a sequence have successive positions. A negative
+      position is padding, which follows the tokens: the state does not change, and out is 0.
+    - (C1) q, k, v, decay and beta are as in recurrence. - (C2) positions are i32 and have the first two dimensions of
+    q. - (C3) state and new_state are f32 [batch, heads, group.., key_dim, value_dim]. - (C4) out has the type of v.
+  }];
+  let arguments = (ins AnyRankedTensor:$q, AnyRankedTensor:$k, AnyRankedTensor:$v, AnyRankedTensor:$decay,
+                       AnyRankedTensor:$beta, AnyRankedTensor:$positions, AnyRankedTensor:$state, UnitAttr:$delta);
+  let results = (outs AnyRankedTensor:$out, AnyRankedTensor:$new_state);
+}
+
 def Model_RecurrenceGradOp : Op<Model_Dialect, "recurrence_grad", [Pure, Model_Cost,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["factorKind", "localize"]>]> {
   let summary = "Derivative of recurrence; recomputes the states";
@@ -59,6 +72,19 @@ def Model_CausalConvOp : Model_OfState<"causal_conv", [DeclareOpInterfaceMethods
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$visible_from,
                        UnitAttr:$transposed);
   let results = (outs AnyRankedTensor:$result);
+}
+
+def Model_CarriedConvOp : Model_OfState<"carried_conv"> {
+  let summary = "Convolution over new tokens, which reads and replaces the last inputs of each sequence";
+  let description = [{
+      For generation, with positions as in carried_recurrence. y is that of causal_conv; x before the tokens is in
+      `halo`. new_halo has the last inputs, those of the tokens included.
+    - (C1) x [batch, seq, channels..] and y are as in causal_conv. - (C2) weight is as in causal_conv. - (C3) positions
+    are as in carried_recurrence. - (C4) halo and new_halo are [batch, earlier, channels..] of x's element
+    type, with taps - 1 in `earlier`.
+  }];
+  let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$weight, AnyRankedTensor:$positions, AnyRankedTensor:$halo);
+  let results = (outs AnyRankedTensor:$y, AnyRankedTensor:$new_halo);
 }
 
 def Model_CausalConvGradOp : Model_OfState<"causal_conv_grad"> {

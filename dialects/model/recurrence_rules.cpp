@@ -33,6 +33,26 @@ static bool hasColumnDecay(Operation *op) {
   return tensorOf(op->getOperand(3)).getRank() > tensorOf(op->getOperand(4)).getRank();
 }
 
+RankedTensorType stateType(Value k, Value v) {
+  auto keys = tensorOf(k), values = tensorOf(v);
+  SmallVector<int64_t> shape(values.getShape());
+  SmallVector<StringAttr> dims(dimNames(values));
+  shape.erase(shape.begin() + 1);
+  dims.erase(dims.begin() + 1);
+  shape.insert(shape.end() - 1, keys.getShape().back());
+  dims.insert(dims.end() - 1, dimNames(keys).back());
+  return namedTensor(shape, dims, Float32Type::get(v.getContext()));
+}
+
+RankedTensorType haloType(Value x, Value weight) {
+  auto inputs = tensorOf(x);
+  SmallVector<int64_t> shape(inputs.getShape());
+  SmallVector<StringAttr> dims(dimNames(inputs));
+  shape[1] = tensorOf(weight).getShape().back() - 1;
+  dims[1] = StringAttr::get(x.getContext(), "earlier");
+  return namedTensor(shape, dims, inputs.getElementType());
+}
+
 int64_t recurrenceChunk(Operation *recurrence) { return hasColumnDecay(recurrence) ? 16 : 64; }
 
 /// Returns the operations of all chunks: `ofStates` products with the state and `ofScores` products of a chunk's
@@ -77,12 +97,26 @@ template <typename Op> static LogicalResult verifyStates(Op op) {
   return success();
 }
 
-/// Checks the first visible positions, which may be absent, of an op on sequences like `x`.
-static LogicalResult verifyBegins(Operation *op, Value from, Value x) {
+/// Checks the positions, or the first visible ones, which may be absent, of an op on sequences like `x`.
+static LogicalResult verifyBegins(Operation *op, Value from, Value x, StringRef name = "visible_from") {
   if (from && from.getType() != leading(tensorOf(x), 2, IntegerType::get(op->getContext(), 32))) // recurrence_c4
-    return op->emitOpError("needs i32 visible_from with the first two dimensions of its sequences, got ")
-           << from.getType();
+    return op->emitOpError("needs i32 ") << name << " with the first two dimensions of its sequences, got "
+                                         << from.getType();
   return success();
+}
+
+template <typename Op> static LogicalResult verifyOut(Op op) {
+  if (op.getOut().getType() == op.getV().getType())
+    return success();
+  return op.emitOpError("needs out of the type of v, got ") << op.getOut().getType() << " for " << op.getV().getType();
+}
+
+/// Checks a carried value and its successor.
+static LogicalResult verifyCarried(Operation *op, Value before, Value after, RankedTensorType wanted) {
+  if (before.getType() == wanted && after.getType() == wanted)
+    return success();
+  return op->emitOpError("needs a carried value and its successor of type ")
+         << wanted << ", got " << before.getType() << " and " << after.getType();
 }
 
 /// Checks a convolution of x with a weight or the gradient of a weight.
@@ -114,9 +148,20 @@ void RecurrenceOp::differentiate(Gradients &g) {
 LogicalResult RecurrenceOp::verify() {
   if (failed(verifyStates(*this)) || failed(verifyBegins(*this, getVisibleFrom(), getK())))
     return failure();
-  if (getOut().getType() != getV().getType()) // recurrence_c5
-    return emitOpError("needs out of the type of v, got ") << getOut().getType() << " for " << getV().getType();
-  return success();
+  return verifyOut(*this); // recurrence_c5
+}
+
+// carried_recurrence
+FactorKind CarriedRecurrenceOp::factorKind(StringRef dim) { return stateFactor(*this, dim); }
+double CarriedRecurrenceOp::flops() { return chunkFlops(*this, getDelta() ? 3 : 2, getDelta() ? 2 : 1); }
+bool CarriedRecurrenceOp::isExpensive() { return true; }
+LogicalResult CarriedRecurrenceOp::verify() {
+  if (failed(verifyStates(*this)) ||                                    // carried_recurrence_c1
+      failed(verifyBegins(*this, getPositions(), getK(), "positions"))) // carried_recurrence_c2
+    return failure();
+  if (failed(verifyCarried(*this, getState(), getNewState(), stateType(getK(), getV())))) // carried_recurrence_c3
+    return failure();
+  return verifyOut(*this); // carried_recurrence_c4
 }
 
 // recurrence_grad: recomputes the states, and has two products for each product of the recurrence
@@ -148,13 +193,15 @@ LogicalResult RecurrenceGradOp::verify() {
 }
 
 // causal_conv: linear in x, so the derivative with respect to x is the transposed convolution
-FactorKind CausalConvOp::factorKind(StringRef dim) {
-  bool isParallel = dimIndex(getX().getType(), dim) >= 0 && dim != dimNames(getX().getType())[1];
+template <typename Op> static FactorKind convFactor(Op op, StringRef dim) {
+  bool isParallel = dimIndex(op.getX().getType(), dim) >= 0 && dim != dimNames(op.getX().getType())[1];
   return isParallel ? FactorKind::Parallel : FactorKind::Blocked;
 }
-double CausalConvOp::flops() {
-  return 2.0 * static_cast<double>(tensorOf(getX()).getNumElements() * tensorOf(getWeight()).getShape().back());
+template <typename Op> static double convFlops(Op op) {
+  return 2.0 * static_cast<double>(tensorOf(op.getX()).getNumElements() * tensorOf(op.getWeight()).getShape().back());
 }
+FactorKind CausalConvOp::factorKind(StringRef dim) { return convFactor(*this, dim); }
+double CausalConvOp::flops() { return convFlops(*this); }
 bool CausalConvOp::isExpensive() { return false; }
 void CausalConvOp::differentiate(Gradients &g) {
   assert(!getTransposed() && "only convolutions of the forward pass are differentiated");
@@ -164,16 +211,32 @@ void CausalConvOp::differentiate(Gradients &g) {
   auto type = withElement(getWeight().getType(), g.builder.getF32Type());
   g.contribute(1, g.builder.create<CausalConvGradOp>(g.loc, type, getX(), cotangent, getVisibleFrom()));
 }
-LogicalResult CausalConvOp::verify() {
-  if (failed(verifyNamed(*this)))
+/// Checks x, the result and the weight of a convolution.
+template <typename Op> static LogicalResult verifyConv(Op op) {
+  if (failed(verifyNamed(op)))
     return failure();
-  auto x = tensorOf(getX());
-  if (x.getRank() < 3 || withElement(getResult().getType(), x.getElementType()) != x) // causal_conv_c1
-    return emitOpError("needs x [batch, seq, channels..] and a result with its dimensions, got ")
-           << x << " and " << getResult().getType();
-  if (failed(verifyTaps(*this, getX(), getWeight())))
+  auto x = tensorOf(op.getX());
+  Value y = op->getResult(0);
+  if (x.getRank() < 3 || withElement(y.getType(), x.getElementType()) != x) // causal_conv_c1
+    return op.emitOpError("needs x [batch, seq, channels..] and a result with its dimensions, got ")
+           << x << " and " << y.getType();
+  return verifyTaps(op, op.getX(), op.getWeight());
+}
+LogicalResult CausalConvOp::verify() {
+  if (failed(verifyConv(*this)))
     return failure();
   return verifyBegins(*this, getVisibleFrom(), getX()); // causal_conv_c3
+}
+
+// carried_conv
+FactorKind CarriedConvOp::factorKind(StringRef dim) { return convFactor(*this, dim); }
+double CarriedConvOp::flops() { return convFlops(*this); }
+bool CarriedConvOp::isExpensive() { return false; }
+LogicalResult CarriedConvOp::verify() {
+  if (failed(verifyConv(*this)) ||                                      // carried_conv_c1 carried_conv_c2
+      failed(verifyBegins(*this, getPositions(), getX(), "positions"))) // carried_conv_c3
+    return failure();
+  return verifyCarried(*this, getHalo(), getNewHalo(), haloType(getX(), getWeight())); // carried_conv_c4
 }
 
 // causal_conv_grad

@@ -53,11 +53,9 @@ public:
       return static_cast<char *>(arguments.buffers[buffer]) + element * bytesOf(task_.storage);
     };
     cpu::AttendCacheTask task = task_;
-    int64_t token = sequence * task_.tokens, queryHead = head * task_.group, row = part * task_.context;
-    if (arguments.starts && task_.tokens > 1) {
-      token = arguments.starts[sequence];
-      task.tokens = arguments.starts[sequence + 1] - token;
-    }
+    int64_t queryHead = head * task_.group, row = part * task_.context;
+    auto [token, end] = arguments.rowsOf(sequence, task_.tokens);
+    task.tokens = end - token;
     task.q = at(0, token * task_.queryStride + queryHead * task_.headDim);
     task.k = at(1, token * task_.keyStride + head * task_.headDim);
     task.v = at(2, token * task_.valueStride + head * task_.valueDim);
@@ -92,9 +90,8 @@ public:
   void run(const CallArguments &arguments, int64_t part, void *) const override {
     int64_t row = static_cast<const int32_t *>(arguments.buffers[1])[part];
     char *to = static_cast<char *>(arguments.buffers[2]) + part * bytes_;
-    int64_t first = arguments.starts ? arguments.starts[part] : part * rows_;
-    int64_t rows = arguments.starts ? arguments.starts[part + 1] - first : rows_;
-    if (row < 0 || row >= rows)
+    auto [first, end] = arguments.rowsOf(part, rows_);
+    if (row < 0 || row >= end - first)
       std::memset(to, 0, static_cast<size_t>(bytes_));
     else
       std::memcpy(to, static_cast<const char *>(arguments.buffers[0]) + (first + row) * bytes_,

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace espalier::rt {
 
@@ -26,6 +27,12 @@ struct CallArguments {
   const void *packed = nullptr; ///< null, or the weights as PackedLayout describes them; the call reads no others
   void *scratch = nullptr;      ///< sharedScratchBytes() bytes, the same for all parts and finish()
   uint32_t seed = 0;            ///< the seed of randomBits() in format/abi.h
+
+  /// Returns the first row of a sequence and the row behind its last one, of `tokens` each unless `starts` says more.
+  std::pair<int64_t, int64_t> rowsOf(int64_t sequence, int64_t tokens) const {
+    return starts && tokens > 1 ? std::pair<int64_t, int64_t>(starts[sequence], starts[sequence + 1])
+                                : std::pair(sequence * tokens, (sequence + 1) * tokens);
+  }
 };
 
 /// The layout in which a product reads its second operand, so that weights can be packed once instead of in each run.

@@ -2,6 +2,8 @@
 // one group of heads of one sample. A part of a convolution is a range of channels.
 #include "runtime/kernels/factories.h"
 
+#include <algorithm>
+
 namespace espalier::rt {
 
 namespace {
@@ -27,6 +29,7 @@ public:
     isBackward_ = reader.has("dout");
     if (reader.has("visible_from"))
       visibleFrom_ = reader.buffer("visible_from");
+    isCarried_ = !isBackward_ && reader.size("carried") != 0;
     result_ = reader.buffer(isBackward_ ? "dq" : "out");
     heads_ = isBackward_ ? shape_.groups : reader.product(shape_.groups, shape_.group);
     parts_ = shape_.sequence == 0 || shape_.group == 0 ? 0 : reader.product(shape_.batch, heads_);
@@ -38,6 +41,7 @@ public:
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
     void *const *buffers = arguments.buffers;
     int64_t sample = part / heads_;
+    auto [begin, end] = arguments.rowsOf(sample, shape_.sequence);
     cpu::RecurrenceTask task{.shape = &shape_,
                              .q = buffers[0],
                              .k = buffers[1],
@@ -47,7 +51,9 @@ public:
                              .visibleFrom = visibleFrom_ ? static_cast<const int32_t *>(buffers[*visibleFrom_]) +
                                                                sample * shape_.sequence
                                                          : nullptr,
-                             .sample = sample,
+                             .begin = begin,
+                             .rows = end - begin,
+                             .length = end - begin,
                              .head = part % heads_ * (isBackward_ ? shape_.group : 1),
                              .scratch = threadScratch};
     if (isBackward_) {
@@ -60,13 +66,19 @@ public:
     } else {
       task.out = buffers[result_];
     }
+    if (isCarried_) {
+      const int32_t *positions = static_cast<const int32_t *>(buffers[result_ - 1]) + begin;
+      task.length = std::find_if(positions, positions + task.rows, [](int32_t at) { return at < 0; }) - positions;
+      task.continues = task.length > 0 && positions[0] > 0;
+      task.state = static_cast<float *>(buffers[result_ + 1]) + part * shape_.keyDim * shape_.valueDim;
+    }
     loops_.recurrence(task);
   }
 
 private:
   const cpu::Loops &loops_;
   cpu::RecurrenceShape shape_;
-  bool isBackward_;
+  bool isBackward_, isCarried_;
   int64_t heads_ = 0, parts_ = 0; ///< `heads_` counts the parts of a sample
   std::optional<int> visibleFrom_;
   int result_; ///< the first buffer of the results
@@ -79,6 +91,7 @@ public:
     CallReader reader(call, types);
     isGradient_ = reader.has("dweight");
     isTransposed_ = !isGradient_ && reader.size("transposed") != 0;
+    isCarried_ = !isGradient_ && reader.size("carried") != 0;
     task_ = {.from = reader.storage("x"),
              .to = reader.storage(isGradient_ ? "dy" : "y"),
              .batch = reader.size("batch"),
@@ -89,6 +102,8 @@ public:
     if (reader.has("visible_from"))
       visibleFrom_ = reader.buffer("visible_from");
     result_ = reader.buffer(isGradient_ ? "dweight" : "y");
+    if (isCarried_ && (isTransposed_ || reader.size("before") != task_.taps - 1))
+      reader.refuse("a carried convolution needs taps - 1 inputs before the tokens, and no transposition");
     channels_ = {task_.channels, kChannels};
     scratchBytes_ = static_cast<size_t>(reader.product(reader.product(task_.taps + 1, kChannels), sizeof(float)));
   }
@@ -104,6 +119,11 @@ public:
     task.visibleFrom = visibleFrom_ ? static_cast<const int32_t *>(arguments.buffers[*visibleFrom_]) : nullptr;
     task.scratch = static_cast<float *>(threadScratch);
     void *result = arguments.buffers[result_];
+    if (isCarried_) {
+      task.starts = task_.sequence > 1 ? arguments.starts : nullptr;
+      task.positions = static_cast<const int32_t *>(arguments.buffers[result_ - 1]);
+      task.halo = arguments.buffers[result_ + 1];
+    }
     if (isGradient_)
       loops_.causalConvGradient(task, arguments.buffers[1], result, ofWeight_, arguments.adds);
     else
@@ -114,7 +134,7 @@ private:
   static constexpr int64_t kChannels = 64; // whole vectors at each level
   const cpu::Loops &loops_;
   cpu::ConvTask task_;
-  bool isGradient_, isTransposed_;
+  bool isGradient_, isTransposed_, isCarried_;
   Storage ofWeight_;
   std::optional<int> visibleFrom_;
   int result_;

@@ -443,7 +443,9 @@ const std::vector<SplitCase> &optionSplits() {
 const std::vector<Model> &stateModels() {
   static const std::vector<Model> list = {
       {"mamba2", "mamba2", {}},
+      {"qwen3_next", "qwen3_next", {}},
       {"mamba2_documents", "mamba2", documentSets()},
+      {"qwen3_next_documents", "qwen3_next", documentSets()},
   };
   return list;
 }

@@ -20,12 +20,12 @@ import sys
 import torch
 import transformers
 
-from transformers_reference import EXPERTS, FAMILIES, GRADED, MODELS, VARIANTS, model_of
+from transformers_reference import EXPERTS, FAMILIES, GRADED, MODELS, STATES, VARIANTS, model_of
 
 # Families whose positions are no rotary ones, or whose queries depend on them.
 PLACED = {name: FAMILIES[name] for name in ("opt", "gpt_bigcode", "gpt_neo", "bloom", "mpt", "ministral3", "nanochat")}
 PLACED["llama4_text"] = FAMILIES["llama4_text"] | {"attention_chunk_size": 200}  # longer than the context
-ALL = MODELS | GRADED | EXPERTS | VARIANTS | PLACED
+ALL = MODELS | GRADED | EXPERTS | VARIANTS | PLACED | STATES
 CONTEXT = 144
 PROMPTS = [[3], [1, 2, 3, 4, 5], [(7 * i * i + 3 * i) % 19 for i in range(70)]]
 TOKENS = 64
@@ -71,13 +71,10 @@ def main():
         entry = entry_of(sys.argv[2])
         print(f"{sys.argv[2]}: transformers {transformers.__version__}, two best logits {entry['closest']:.2g} apart")
         sys.exit(0 if said == entry["tokens"] else f"says {said}, transformers {entry['tokens']}")
-    made = {"made_by": f"generation_reference.py with transformers {transformers.__version__}, "
-                       f"torch {torch.__version__}"}
-    file = pathlib.Path(__file__).with_name("generation.json")
-    is_added = sys.argv[1:2] == ["--add"]
-    kept = json.loads(file.read_text()) if is_added else {}
-    entries = {name: entry_of(name) for name in (sys.argv[2:] if is_added else ALL)}
-    file.write_text(json.dumps(kept | made | entries) + "\n")
+    file, added = pathlib.Path(__file__).with_name("generation.json"), sys.argv[2:]
+    made = json.loads(file.read_text()) if added else {}
+    made["made_by"] = f"generation_reference.py with transformers {transformers.__version__}, torch {torch.__version__}"
+    file.write_text(json.dumps(made | {name: entry_of(name) for name in added or ALL}) + "\n")
 
 
 if __name__ == "__main__":

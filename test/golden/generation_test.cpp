@@ -191,6 +191,12 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
                                                           Split{"batch8", eight(1)}, Split{"batch8tp2", eight(2)})),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(
+    States, Generation,
+    testing::Combine(testing::Values("mamba2", "qwen3_next", "qwen3_5", "bamba", "granitemoehybrid",
+                                     "granitemoehybrid_dense", "nemotron_h", "nemotron_h_experts"),
+                     testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)}, Split{"batch8", eight(1)})),
+    nameOf);
+INSTANTIATE_TEST_SUITE_P(
     KindsOfLlama, Generation,
     testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3", "llama31", "llama_linear",
                                      "qwen2_yarn", "mistral_window", "phi4_mini", "gpt_neox", "smollm3", "gemma2",
@@ -314,7 +320,8 @@ std::vector<Split> mixingSplits() {
 
 /// Prompts that are added while other texts are decoded do not change any bit of a text's scores.
 TEST(Generator, AddsPromptsWhileItDecodes) {
-  for (const char *name : {"gpt2", "llama", "deepseek_v3", "mixtral", "glm4_moe", "deepseek_v3_experts"})
+  for (const char *name :
+       {"gpt2", "llama", "deepseek_v3", "mixtral", "glm4_moe", "deepseek_v3_experts", "mamba2", "nemotron_h_experts"})
     for (const Split &split : mixingSplits()) {
       const Subject &subject = subjectOf(name);
       Running model(subject, split);

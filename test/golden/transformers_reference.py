@@ -320,10 +320,6 @@ FAMILIES = {
     "cohere2_moe": family("cohere2_moe", "Cohere2MoeForCausalLM", num_hidden_layers=5, head_dim=6, sliding_window=3,
                           intermediate_size=12, num_experts=4, num_experts_per_tok=2, logit_scale=0.3,
                           expert_selection_fn="sigmoid"),
-    # Layers with a state: heads that share keys in groups, and norms of each group.
-    "mamba2": {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
-               "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "n_groups": 2, "state_size": 10,
-               "conv_kernel": 3, "chunk_size": 4, "use_bias": True, "max_position_embeddings": 8},
     # Sinks, biases of experts, and bounds that the gates of experts reach.
     "gpt_oss": family("gpt_oss", "GptOssForCausalLM", intermediate_size=12, num_hidden_layers=4, head_dim=8,
                       num_local_experts=4, num_experts_per_tok=2, sliding_window=3, swiglu_limit=0.5,
@@ -331,7 +327,45 @@ FAMILIES = {
                       rope_parameters={"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "beta_fast": 8.0,
                                        "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 64}),
 }
-ALL = MODELS | GRADED | EXPERTS | FAMILIES
+# Layers with a state: heads that share keys in groups, and norms of each group.
+MIXER = {"mamba_n_heads": 4, "mamba_d_head": 12, "mamba_n_groups": 2, "mamba_d_state": 10, "mamba_d_conv": 3,
+         "mamba_chunk_size": 4}
+# With a small epsilon, the norms behind delta nets magnify rounding: four steps in float32 are then 7e-5 apart from those
+# in float64, in transformers itself; with this one 1e-6.
+DELTA = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
+         "linear_value_head_dim": 10, "linear_conv_kernel_dim": 4, "rms_norm_eps": 1e-3}
+STATES = {
+    "mamba2": {"model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
+               "num_hidden_layers": 2, "num_heads": 4, "head_dim": 12, "n_groups": 2, "state_size": 10,
+               "conv_kernel": 3, "chunk_size": 4, "use_bias": True, "max_position_embeddings": 8},
+    # Three gated delta nets, then attention with a gate.
+    "qwen3_next": family("qwen3_next", "Qwen3NextForCausalLM", intermediate_size=28, moe_intermediate_size=12,
+                         shared_expert_intermediate_size=20, num_hidden_layers=4, head_dim=8, num_experts=4,
+                         num_experts_per_tok=2, norm_topk_prob=True, router_aux_loss_coef=0.0, pad_token_id="default",
+                         **DELTA),
+    "qwen3_5": family("qwen3_5_text", "Qwen3_5ForCausalLM", num_hidden_layers=4, head_dim=8, **DELTA),
+    "bamba": family("bamba", "BambaForCausalLM", num_hidden_layers=3, attn_layer_indices=[1], **MIXER),
+    "granitemoehybrid": family("granitemoehybrid", "GraniteMoeHybridForCausalLM", intermediate_size=12,
+                               num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2,
+                               router_aux_loss_coef=0.0, shared_intermediate_size=20, embedding_multiplier=3.0,
+                               attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5,
+                               layer_types=["mamba", "attention", "mamba"], **MIXER),
+    "granitemoehybrid_dense": family("granitemoehybrid", "GraniteMoeHybridForCausalLM", num_hidden_layers=3,
+                                     num_local_experts=0, shared_intermediate_size=20, embedding_multiplier=3.0,
+                                     attention_multiplier=0.3, residual_multiplier=0.4, logits_scaling=2.5,
+                                     layer_types=["mamba", "attention", "mamba"], **MIXER),
+    "nemotron_h": family("nemotron_h", "NemotronHForCausalLM", num_hidden_layers="default", rms_norm_eps="default",
+                         layers_block_type=["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"],
+                         head_dim=8, mamba_num_heads=4, mamba_head_dim=12, n_groups=2, ssm_state_size=10,
+                         conv_kernel=3, chunk_size=4),
+    "nemotron_h_experts": family("nemotron_h", "NemotronHForCausalLM", num_hidden_layers="default",
+                                 rms_norm_eps="default", head_dim=8, mamba_num_heads=4, mamba_head_dim=12, n_groups=2,
+                                 layers_block_type=["linear_attention", "moe", "full_attention", "moe"],
+                                 ssm_state_size=10, conv_kernel=3, chunk_size=4, moe_intermediate_size=12,
+                                 moe_shared_expert_intermediate_size=20, n_routed_experts=8, num_experts_per_tok=3,
+                                 n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5),
+}
+ALL = MODELS | GRADED | EXPERTS | FAMILIES | STATES
 # Options of config.json, for generation_reference.py alone.
 VARIANTS = {
     "llama_biases": GRADED["llama_wide"] | {"attention_bias": True, "mlp_bias": True},
@@ -357,16 +391,20 @@ VARIANTS = {
 def in_float64():
     """Makes conversions to float32 keep float64. Norms, softmaxes and recurrences have them, and their rounding would add
     up over the layers."""
-    to_float32, to, softmax = torch.Tensor.float, torch.Tensor.to, torch.nn.functional.softmax
+    known = {name: getattr(torch.Tensor, name) for name in ("float", "to", "type")}
+    softmax = torch.nn.functional.softmax
     exact = lambda value: torch.float64 if value is torch.float32 else value
+    converting = lambda convert: lambda self, *args, **named: convert(
+        self, *map(exact, args), **{key: exact(value) for key, value in named.items()})
     torch.Tensor.float = torch.Tensor.double
-    torch.Tensor.to = lambda self, *args, **named: to(self, *map(exact, args),
-                                                      **{key: exact(value) for key, value in named.items()})
+    torch.Tensor.to, torch.Tensor.type = converting(known["to"]), converting(known["type"])
     torch.nn.functional.softmax = lambda *args, dtype=None, **named: softmax(*args, dtype=exact(dtype), **named)
     try:
         yield
     finally:
-        torch.Tensor.float, torch.Tensor.to, torch.nn.functional.softmax = to_float32, to, softmax
+        torch.nn.functional.softmax = softmax
+        for name, convert in known.items():
+            setattr(torch.Tensor, name, convert)
 
 
 def use_eager_experts(model):

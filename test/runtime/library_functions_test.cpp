@@ -54,7 +54,9 @@ const std::vector<Case> cases = {
     {Call::RECURRENCE_GRADIENT, {2, 3, 2, 3, 4, 5, 16, 0, 1}},
     {Call::RECURRENCE_GRADIENT, {2, 3, 2, 3, 4, 5, 16, 1, 1}},
     {Call::CAUSAL_CONV, {2, 3, 5, 4}},
+    {Call::RECURRENCE, {2, 3, 2, 3, 4, 5, 16, 0, 1, 1}},
     {Call::CAUSAL_CONV, {2, 3, 5, 4, 1}},
+    {Call::CAUSAL_CONV, {2, 3, 5, 4, 0, 1, 3}},
     {Call::CAUSAL_CONV_GRADIENT, {2, 3, 5, 4}},
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <map>
 #include <set>
 
 namespace espalier {
@@ -67,13 +68,13 @@ std::string withMarks(std::string_view text) {
   return marked;
 }
 
-/// Replaces marked strings by their numbers.
+/// Replaces marked strings by their numbers, and the objects that transformers 5 writes instead.
 void replaceMarks(Json &value) {
   if (value.is_structured())
     for (Json &item : value)
       replaceMarks(item);
   for (auto [name, number] : pythonNumbers)
-    if (value == mark + std::string(name))
+    if (value == mark + std::string(name) || value == Json{{"__float__", name}})
       value = number;
 }
 
@@ -88,6 +89,26 @@ void markNumbers(Json &value) {
 
 } // namespace
 
+/// Converts the letters of Nemotron-H's layers to the list that newer files have. The list determines the number of
+/// layers. Keeps a pattern with another letter, which is then an unknown key.
+static void listLayers(Json &config) {
+  static const std::map<char, const char *> kinds = {{'M', "mamba"}, {'*', "attention"}, {'-', "mlp"}, {'E', "moe"}};
+  const Json *pattern = valueAt(config, "hybrid_override_pattern");
+  if (pattern && pattern->is_string() && !config.contains("layers_block_type")) {
+    Json list = Json::array();
+    for (char letter : pattern->get<std::string>()) {
+      auto kind = kinds.find(letter);
+      if (kind == kinds.end())
+        return;
+      list.push_back(kind->second);
+    }
+    config["layers_block_type"] = list;
+    config.erase("hybrid_override_pattern");
+  }
+  if (const Json *list = valueAt(config, "layers_block_type"); list && list->is_array())
+    config["num_hidden_layers"] = list->size();
+}
+
 std::string readHfConfig(const std::string &text, Json &config) {
   try {
     config = Json::parse(withMarks(text), [](int depth, Json::parse_event_t, Json &) {
@@ -99,6 +120,7 @@ std::string readHfConfig(const std::string &text, Json &config) {
     return fmt::format("is no JSON: {}", rt::jsonReason(problem));
   }
   replaceMarks(config);
+  listLayers(config);
   return config.is_object() ? "" : "a config.json is an object";
 }
 

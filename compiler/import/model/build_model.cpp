@@ -282,7 +282,7 @@ FailureOr<Value> SegmentBuilder::attendCache(const OpDescription &op, ArrayRef<V
   FailureOr<Value> positions = value("positions", op);
   if (failed(positions))
     return failure();
-  std::string number = std::to_string(caches.size() / 2);
+  std::string number = std::to_string(caches.size());
   auto cache = [&](Value rows, const std::string &name) {
     ArrayRef<StringAttr> dims = dimNames(rows.getType());
     ArrayRef<int64_t> shape = cast<RankedTensorType>(rows.getType()).getShape();
@@ -318,10 +318,19 @@ FailureOr<Value> SegmentBuilder::decay(const OpDescription &op, ArrayRef<Value> 
 }
 
 FailureOr<Value> SegmentBuilder::state(const OpDescription &op, ArrayRef<Value> in) {
-  if (phase)
-    return emitError(loc) << op.kind
-                          << " has no cache for generation yet: run_mode predict needs layers without a state";
-  return op.kind == "recurrence" ? recurrence(*this, op, in) : causalConv(*this, in, compute());
+  bool isRecurrence = op.kind == "recurrence";
+  SmallVector<Value> operands(in);
+  if (phase) {
+    FailureOr<Value> positions = value("positions", op);
+    FailureOr<Type> carried = carriedType(*this, op, in);
+    if (failed(positions) || failed(carried))
+      return failure();
+    llvm::append_values(operands, *positions, argument(*carried, "cache", op.outputs.front(), loc));
+  }
+  FailureOr<Value> out = isRecurrence ? recurrence(*this, op, operands) : causalConv(*this, operands, compute());
+  if (phase && succeeded(out))
+    caches.emplace_back(op.outputs.front(), out->getDefiningOp()->getResult(1));
+  return out;
 }
 
 FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value> in) {
@@ -516,7 +525,7 @@ Value SegmentBuilder::oneToken(Value stream) {
 FailureOr<SmallVector<Value>> SegmentBuilder::operandsOf(const OpDescription &op) {
   SmallVector<Value> in;
   for (const std::string &name : op.inputs) {
-    if (phase && ((op.kind == "cross_entropy" && !in.empty()) || (op.kind == "attention" && name == "visible_from")))
+    if (phase && ((op.kind == "cross_entropy" && !in.empty()) || name == "visible_from"))
       break;
     FailureOr<Value> input = value(name, op);
     if (failed(input))

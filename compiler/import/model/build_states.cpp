@@ -23,8 +23,8 @@ FailureOr<Value> l2Norm(PrimitiveBuilder &p, const OpDescription &op, Value x, T
 
 /// Creates the op if it is valid. An op with operands that do not fit is an error of the model file.
 template <typename Op>
-static FailureOr<Value> checked(PrimitiveBuilder &p, Type type, ValueRange operands, bool delta) {
-  OperationState state(p.loc, Op::getOperationName(), operands, type);
+static FailureOr<Value> checked(PrimitiveBuilder &p, TypeRange types, ValueRange operands, bool delta = false) {
+  OperationState state(p.loc, Op::getOperationName(), operands, types);
   if (delta)
     state.addAttribute("delta", p.b.getUnitAttr());
   auto op = cast<Op>(p.b.create(state));
@@ -33,15 +33,28 @@ static FailureOr<Value> checked(PrimitiveBuilder &p, Type type, ValueRange opera
   return op->getResult(0);
 }
 
+FailureOr<Type> carriedType(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in) {
+  auto rankOf = [](Value x) { return cast<RankedTensorType>(x.getType()).getRank(); };
+  bool isRecurrence = op.kind == "recurrence";
+  if (rankOf(in[isRecurrence ? 2 : 0]) < 3 || rankOf(in[1]) < 1)
+    return emitError(p.loc) << op.kind << " needs values [batch, seq, ..], got " << in[0].getType();
+  return Type(isRecurrence ? model::stateType(in[1], in[2]) : model::haloType(in[0], in[1]));
+}
+
 FailureOr<Value> recurrence(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in) {
   SmallVector<Value> operands(in);
   for (Value &gate : MutableArrayRef(operands).slice(3, 2))
     gate = p.converted(gate, p.f32);
-  return checked<model::RecurrenceOp>(p, in[2].getType(), operands, number(op, "delta") != 0);
+  bool delta = number(op, "delta") != 0, isCarried = in.size() == 7;
+  return isCarried ? checked<model::CarriedRecurrenceOp>(p, {in[2].getType(), in[6].getType()}, operands, delta)
+                   : checked<model::RecurrenceOp>(p, in[2].getType(), operands, delta);
 }
 
 FailureOr<Value> causalConv(PrimitiveBuilder &p, ArrayRef<Value> in, Type element) {
-  return checked<model::CausalConvOp>(p, withElement(in[0].getType(), element), in, /*delta=*/false);
+  Type result = withElement(in[0].getType(), element);
+  bool isCarried = in.size() == 4;
+  return isCarried ? checked<model::CarriedConvOp>(p, {result, in[3].getType()}, in)
+                   : checked<model::CausalConvOp>(p, result, in);
 }
 
 } // namespace espalier

@@ -102,6 +102,8 @@ bool canMoveTokens(const pb::Plan &plan, const pb::Instruction &instruction) {
   switch (call.function()) {
   case pb::LibraryCall::ATTEND_CACHE:
   case pb::LibraryCall::TAKE_ROW:
+  case pb::LibraryCall::RECURRENCE:
+  case pb::LibraryCall::CAUSAL_CONV:
   case pb::LibraryCall::COLUMNS:
   case pb::LibraryCall::CONCAT:
   case pb::LibraryCall::DISPATCH:

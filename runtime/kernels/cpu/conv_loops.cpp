@@ -23,26 +23,56 @@ template <class Visit> void forEachTerm(const ConvTask &task, Visit visit) {
         visit(sample * task.sequence + t, sample * task.sequence + t - i, i);
 }
 
+/// The rows of one sample of a convolution.
+template <Storage From> struct Sample {
+  Sample(const ConvTask &task, int64_t number) : task(task), number(number) {
+    begin = task.starts ? task.starts[number] : number * task.sequence;
+    rows = task.starts ? task.starts[number + 1] - begin : task.sequence;
+    while (task.positions && tokens < rows && task.positions[begin + tokens] >= 0)
+      ++tokens;
+  }
+
+  /// Returns whether the output at t reads the input at t - i, or in the transposed convolution that at t + i.
+  bool isRead(int64_t t, int64_t i, bool isTransposed) const {
+    if (task.positions)
+      return t < tokens && i <= task.positions[begin + t];
+    return isTransposed ? t + i < rows && t >= beginOf(task, number, t + i) : t - i >= beginOf(task, number, t);
+  }
+  /// Returns the channels of an input; those before the rows are in the halo.
+  Element<From> *input(int64_t t) const {
+    int64_t row = t < 0 ? (number + 1) * (task.taps - 1) + t : begin + t;
+    return static_cast<Element<From> *>(t < 0 ? task.halo : const_cast<void *>(task.x)) + row * task.channels +
+           task.first;
+  }
+  /// Moves the last inputs to the halo.
+  void keep() const {
+    for (int64_t t = 1 - task.taps; t < 0 && tokens > 0; ++t)
+      for (int64_t c = 0; c < task.count; ++c)
+        input(t)[c] = input(t + tokens)[c];
+  }
+
+  const ConvTask &task;
+  int64_t number, begin = 0, rows = 0, tokens = 0; ///< `tokens` of a carried convolution; padding follows them
+};
+
 template <Storage From, Storage To>
-void convolve(const ConvTask &task, const Element<From> *x, const float *weight, int64_t padded, bool isTransposed,
-              Element<To> *y) {
-  for (int64_t sample = 0; sample < task.batch; ++sample)
-    for (int64_t t = 0; t < task.sequence; ++t) {
-      int64_t terms = 0, step = isTransposed ? 1 : -1, row = sample * task.sequence + t;
-      auto isRead = [&](int64_t i) {
-        return isTransposed ? t + i < task.sequence && t >= beginOf(task, sample, t + i)
-                            : t - i >= beginOf(task, sample, t);
-      };
-      while (terms < task.taps && isRead(terms))
+void convolve(const ConvTask &task, const float *weight, int64_t padded, bool isTransposed, Element<To> *y) {
+  for (int64_t number = 0; number < task.batch; ++number) {
+    Sample<From> sample(task, number);
+    for (int64_t t = 0; t < sample.rows; ++t) {
+      int64_t terms = 0, step = isTransposed ? 1 : -1;
+      while (terms < task.taps && sample.isRead(t, terms, isTransposed))
         ++terms;
       for (int64_t c = 0; c < task.count; c += kWidth) {
         Floats sum{};
         for (int64_t i = 0; i < terms; ++i)
           sum += loadFloats(weight + (task.taps - 1 - i) * padded + c) *
-                 loadFirst<From>(x + (row + step * i) * task.channels + task.first + c, task.count - c);
-        storeFirst<To>(y + row * task.channels + task.first + c, sum, task.count - c);
+                 loadFirst<From>(sample.input(t + step * i) + c, task.count - c);
+        storeFirst<To>(y + (sample.begin + t) * task.channels + task.first + c, sum, task.count - c);
       }
     }
+    sample.keep();
+  }
 }
 
 } // namespace
@@ -57,8 +87,7 @@ void causalConv(const ConvTask &task, const void *weight, Storage ofWeight, bool
   });
   withStorage(task.from, [&]<Storage From>() {
     withStorage(task.to, [&]<Storage To>() {
-      convolve<From, To>(task, static_cast<const Element<From> *>(task.x), task.scratch, padded, isTransposed,
-                         static_cast<Element<To> *>(y));
+      convolve<From, To>(task, task.scratch, padded, isTransposed, static_cast<Element<To> *>(y));
     });
   });
 }

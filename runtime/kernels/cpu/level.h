@@ -139,15 +139,19 @@ struct RecurrenceShape {
 /// The largest number of positions in a chunk of a recurrence.
 inline constexpr int64_t kLongestChunk = 128;
 
-/// One head of one sample of a recurrence. If `dout` is not null, its derivative for all heads of the head's group.
+/// One head of one sample of a recurrence. If `dout` is not null, its derivative for all heads of the head's group. The
+/// sample has the rows [begin, begin + rows) of all samples' positions. Those behind the first `length` are padding.
 struct RecurrenceTask {
   const RecurrenceShape *shape;
   const void *q, *k, *v;
   const float *decay, *beta;
   const int32_t *visibleFrom; ///< [sequence], of the sample; null: none
-  int64_t sample, head;       ///< `head` counts the heads of all groups
+  int64_t begin, rows, length;
+  int64_t head; ///< counts the heads of all groups
   void *scratch;
-  void *out = nullptr; ///< only of a recurrence
+  float *state = nullptr; ///< null, or a state [keyDim, valueDim] that becomes the one after the last position
+  bool continues = false; ///< whether the first position continues from the state
+  void *out = nullptr;    ///< only of a recurrence
   const void *dout = nullptr;
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;
   float *ddecay = nullptr, *dbeta = nullptr;
@@ -162,6 +166,9 @@ struct ConvTask {
   const int32_t *visibleFrom = nullptr; ///< [batch, sequence]; null: none
   const void *x = nullptr;
   float *scratch = nullptr;
+  const int32_t *positions = nullptr; ///< of the rows; null: the convolution is not carried
+  const int32_t *starts = nullptr;    ///< first rows of the samples; null: a row for each position
+  void *halo = nullptr;               ///< [batch, taps - 1, channels], like x
 };
 
 /// The functions of one level.

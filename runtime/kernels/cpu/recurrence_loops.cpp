@@ -92,9 +92,7 @@ protected:
       to[i] = from[i];
   }
   /// Returns the index of the task's head at row `t` of the chunk in tensors without columns.
-  int64_t headAt(const RecurrenceTask &task, int64_t t) const {
-    return (task.sample * shape.sequence + first + t) * heads() + task.head;
-  }
+  int64_t headAt(const RecurrenceTask &task, int64_t t) const { return (task.begin + first + t) * heads() + task.head; }
   int64_t valueAt(const RecurrenceTask &task, int64_t t) const { return headAt(task, t) * shape.valueDim; }
 
   /// Returns the scratch of the largest product. A shorter sum may need more scratch than a longer one.
@@ -141,8 +139,8 @@ protected:
   /// Loads the operands of the chunk, and computes the sums of decays and their factors.
   template <Storage S> void load(const RecurrenceTask &task) {
     const int64_t N = shape.keyDim, W = columns();
-    rows = minimum(shape.chunk, shape.sequence - first);
-    int64_t key = ((task.sample * shape.sequence + first) * shape.groups + task.head / shape.group) * N;
+    rows = minimum(shape.chunk, task.length - first);
+    int64_t key = ((task.begin + first) * shape.groups + task.head / shape.group) * N;
     loadRows<S>(q, N, static_cast<const Element<S> *>(task.q), key, shape.groups * N);
     loadRows<S>(k, N, static_cast<const Element<S> *>(task.k), key, shape.groups * N);
     loadRows<S>(v, shape.valueDim, static_cast<const Element<S> *>(task.v), valueAt(task, 0), heads() * shape.valueDim);
@@ -271,8 +269,11 @@ public:
   using Chunk::Chunk;
 
   template <Storage S> void forward(const RecurrenceTask &task) {
-    clear(state, shape.keyDim * shape.valueDim);
-    for (first = 0; first < shape.sequence; first += shape.chunk) {
+    if (task.continues)
+      copy(state, task.state, shape.keyDim * shape.valueDim);
+    else
+      clear(state, shape.keyDim * shape.valueDim);
+    for (first = 0; first < task.length; first += shape.chunk) {
       if (task.dout)
         copy(borderAt(first), state, shape.keyDim * shape.valueDim);
       load<S>(task);
@@ -286,6 +287,14 @@ public:
       fade(state);
       multiply(states(state), keys(kOut).turned(), values(u), shape.keyDim, shape.valueDim, rows, true);
     }
+    if (task.state && task.length > 0)
+      copy(task.state, state, shape.keyDim * shape.valueDim);
+    for (first = task.length; first < task.rows; first += rows) { // padding
+      rows = minimum(shape.chunk, task.rows - first);
+      clear(out, rows * shape.valueDim);
+      storeRows<S>(out, shape.valueDim, static_cast<Element<S> *>(task.out) + valueAt(task, 0),
+                   heads() * shape.valueDim);
+    }
   }
 
   /// Differentiates all heads of a group.
@@ -296,7 +305,7 @@ public:
     for (int64_t end = task.head + shape.group; task.head < end; ++task.head)
       differentiateHead<S>(task);
     first = 0, rows = shape.sequence;
-    int64_t at = (task.sample * shape.sequence * shape.groups + group) * shape.keyDim;
+    int64_t at = (task.begin * shape.groups + group) * shape.keyDim;
     storeRows<S>(dqSum, shape.keyDim, static_cast<Element<S> *>(task.dq) + at, shape.groups * shape.keyDim);
     storeRows<S>(dkSum, shape.keyDim, static_cast<Element<S> *>(task.dk) + at, shape.groups * shape.keyDim);
   }

@@ -210,6 +210,92 @@ TEST(RecurrenceKernel, DoesNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(one.buffers, four.buffers);
 }
 
+/// Copies rows [from, from + count) of `bytes` each to rows from `to` on.
+void copyRows(const std::vector<char> &source, int64_t from, int64_t count, int64_t bytes, std::vector<char> &target,
+              int64_t to) {
+  std::memcpy(target.data() + to * bytes, source.data() + from * bytes, static_cast<size_t>(count * bytes));
+}
+
+/// Computes the second text of `whole`, a call of two texts, in pieces with at most `most` rows per text, and returns
+/// the last buffer but one. The first text has one token, at position 3, unless the rows are padded. Positions are the
+/// buffer before the results, and what is carried is the last buffer.
+std::vector<char> inPieces(const CallUnderTest &whole, CallUnderTest call, int positions, int64_t seq, int64_t most,
+                           std::initializer_list<int> perPosition, const cpu::Loops &loops, bool isPacked) {
+  int out = positions + 1;
+  auto bytesOf = [&](int buffer) { return static_cast<int64_t>(whole.call.buffers(buffer).bytes()) / (2 * seq); };
+  std::vector<char> made(whole.buffers[static_cast<size_t>(out)].size());
+  for (int64_t first = 0; first < seq; first += most) {
+    int64_t count = std::min(most, seq - first), row = isPacked ? 1 : most;
+    std::vector<int32_t> at(2 * most, -1);
+    at[0] = isPacked ? 3 : -1;
+    for (int64_t t = 0; t < count; ++t)
+      at[row + t] = static_cast<int32_t>(first + t);
+    std::memcpy(call.buffers[static_cast<size_t>(positions)].data(), at.data(), at.size() * 4);
+    for (int buffer : perPosition)
+      copyRows(whole.buffers[static_cast<size_t>(buffer)], seq + first, count, bytesOf(buffer),
+               call.buffers[static_cast<size_t>(buffer)], row);
+    if (isPacked)
+      call.starts = {0, 1, static_cast<int32_t>(1 + count)};
+    call.run(2, loops);
+    copyRows(call.buffers[static_cast<size_t>(out)], row, count, bytesOf(out), made, seq + first);
+  }
+  return made;
+}
+
+TEST(RecurrenceKernel, ContinuesFromTheState) {
+  for (bool delta : {false, true})
+    for (bool isPacked : {false, true})
+      forEachLevel([&](const cpu::Loops &loops) {
+        Shape s{2, 37, 2, 2, 8, 12, 8, false, delta, false}, piece = s;
+        piece.seq = 16;
+        auto carried = [&](const Shape &shape) {
+          CallUnderTest call = make(shape, pb::F32, false);
+          call.buffers.pop_back();
+          call.types.pop_back();
+          call.call.mutable_buffers()->RemoveLast();
+          call.call.add_sizes(1);
+          std::vector<int32_t> at;
+          for (int64_t i = 0; i < shape.batch * shape.seq; ++i)
+            at.push_back(static_cast<int32_t>(i % shape.seq));
+          call.addIds(at);
+          call.add(pb::F32, shape.rows() * shape.valueDim);
+          call.add(pb::F32, shape.batch * shape.heads * shape.group * shape.keyDim * shape.valueDim);
+          return call;
+        };
+        CallUnderTest whole = carried(s);
+        whole.run(1, loops);
+        std::vector<char> made = inPieces(whole, carried(piece), 5, s.seq, piece.seq, {0, 1, 2, 3, 4}, loops, isPacked);
+        for (int64_t i = s.rows() * s.valueDim / 2; i < s.rows() * s.valueDim; ++i)
+          ASSERT_NEAR(valueAt(made, pb::F32, i), whole.at(6, i), 1e-5) << "delta " << delta << " element " << i;
+      });
+}
+
+TEST(CausalConvKernel, ReadsTheLastInputs) {
+  const int64_t seq = 23, channels = 70, taps = 4;
+  for (bool isPacked : {false, true})
+    forEachLevel([&](const cpu::Loops &loops) {
+      auto carried = [&](int64_t rows) {
+        CallUnderTest call(pb::LibraryCall::CAUSAL_CONV, {2, rows, channels, taps, 0, 1, taps - 1});
+        call.add(pb::F32, 2 * rows * channels);
+        call.add(pb::F32, channels * taps);
+        std::vector<int32_t> at;
+        for (int64_t i = 0; i < 2 * rows; ++i)
+          at.push_back(static_cast<int32_t>(i % rows));
+        call.addIds(at);
+        call.add(pb::F32, 2 * rows * channels);
+        call.add(pb::F32, 2 * (taps - 1) * channels);
+        return call;
+      };
+      CallUnderTest whole = carried(seq);
+      whole.run(1, loops);
+      for (int64_t most : {int64_t{2}, int64_t{8}}) {
+        std::vector<char> made = inPieces(whole, carried(most), 2, seq, most, {0}, loops, isPacked);
+        for (int64_t i = seq * channels; i < 2 * seq * channels; ++i)
+          ASSERT_EQ(valueAt(made, pb::F32, i), whole.at(3, i)) << "pieces of " << most << ", element " << i;
+      }
+    });
+}
+
 TEST(CausalConvKernel, FollowsTheDefinition) {
   const int64_t batch = 2, seq = 30, channels = 70, taps = 4;
   Shape s{.batch = batch, .seq = seq};

@@ -41,6 +41,7 @@ TEST(HfForms, InfinityAndNanAreNumbers) {
     return importHfConfig("config.json", changed, configs).diagnostics.render();
   };
   EXPECT_EQ(with("Infinity]", "Infinity]"), "");
+  EXPECT_EQ(with("Infinity]", R"({"__float__": "Infinity"}])"), "");
   EXPECT_THAT(with("Infinity]", "0.1]"), HasSubstr("time_step_limit is [0.0,0.1], mamba2 has only [0, Infinity]"));
   EXPECT_THAT(with("0.0, Infinity", "0.001, Infinity"), HasSubstr("time_step_limit is [0.001,Infinity]"));
   EXPECT_THAT(with("Infinity]", "NaN]"), HasSubstr("time_step_limit is [0.0,NaN]"));
