@@ -53,9 +53,9 @@ int threadsPerRank(int wanted, int ranks) {
   return wanted > 0 ? wanted : std::max(1, cores / ranks);
 }
 
-Program::Program(pb::Plan plan, int threads)
+Program::Program(pb::Plan plan, int threads, Weights weights)
     : thePlan(proved(std::move(plan))), theMesh(thePlan.mesh()),
-      theBackend(loadBackend(thePlan, threadsPerRank(threads, theMesh.ranks()))) {}
+      theBackend(loadBackend(thePlan, threadsPerRank(threads, theMesh.ranks()), weights)) {}
 
 RankProgram Program::prepare(int rank, Device &device) const { return prepareRank(thePlan, theMesh, rank, device); }
 

@@ -148,7 +148,7 @@ class Program {
 public:
   /// Verifies the plan and loads its code for `threads` threads per rank, as counted by threadsPerRank(). Throws
   /// PlanError with all errors of the verifier.
-  explicit Program(pb::Plan plan, int threads = 0);
+  explicit Program(pb::Plan plan, int threads = 0, Weights weights = Weights::AsStored);
   Program(const Program &) = delete;
 
   const pb::Plan &plan() const { return thePlan; }

@@ -42,10 +42,13 @@ std::unique_ptr<Backend> loadCuda(const pb::Plan &plan) {
 
 void requireCudaBackend() { openCudaLibrary(); }
 
-std::unique_ptr<Backend> loadBackend(const pb::Plan &plan, int threads) {
-  if (plan.target() == "cuda")
-    return loadCuda(plan);
-  return std::make_unique<CpuBackend>(plan, threads);
+std::unique_ptr<Backend> loadBackend(const pb::Plan &plan, int threads, Weights weights) {
+  if (plan.target() != "cuda")
+    return std::make_unique<CpuBackend>(plan, threads, weights);
+  if (weights == Weights::Q8)
+    throw PlanError("weights q8_0 are for CPUs, and the plan is compiled for cuda; give a folder with --device cpu, a "
+                    "plan that is compiled with --target cpu, or leave --weights out");
+  return loadCuda(plan);
 }
 
 } // namespace espalier::rt

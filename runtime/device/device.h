@@ -201,9 +201,15 @@ public:
   virtual std::unique_ptr<Device> open(const pb::Stage &stage, const RankHost &host) = 0;
 };
 
+/// How products read the weights of a plan for generation.
+enum class Weights {
+  AsStored, ///< in the type of the plan
+  Q8,       ///< as Q8Block, quantized once when the plan loads, except narrow ones; on CPUs
+};
+
 /// Makes the back end of the plan's target. `threads` per rank determine how library calls on the CPU are split. The
-/// plan must outlive it. Throws PlanError if the plan's code does not run here.
-std::unique_ptr<Backend> loadBackend(const pb::Plan &plan, int threads);
+/// plan must outlive it. Throws PlanError if the plan's code does not run here, or has no products of these weights.
+std::unique_ptr<Backend> loadBackend(const pb::Plan &plan, int threads, Weights weights = Weights::AsStored);
 
 /// Throws PlanError if the back end of plans for cuda is not built.
 void requireCudaBackend();

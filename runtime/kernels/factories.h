@@ -15,11 +15,12 @@ struct KernelRequest {
   std::span<const pb::DataType> types;
   int threads;
   const cpu::Loops &loops;
+  bool quantizes = false;
 };
 
-/// Like makeLibraryKernel(call, types, threads), at a given instruction set level.
+/// Like makeLibraryKernel(call, types, threads, quantizes), at a given instruction set level.
 std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                 int threads, const cpu::Loops &loops);
+                                                 int threads, const cpu::Loops &loops, bool quantizes = false);
 
 /// Makes the CPU kernel of the library function with this number. Each function of functions.def has a specialization
 /// in a file of this folder.

@@ -5,13 +5,13 @@
 namespace espalier::rt {
 
 std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                 int threads) {
-  return makeLibraryKernel(call, types, threads, cpu::bestLoops());
+                                                 int threads, bool quantizes) {
+  return makeLibraryKernel(call, types, threads, cpu::bestLoops(), quantizes);
 }
 
 std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                 int threads, const cpu::Loops &loops) {
-  KernelRequest request = {call, types, threads, loops};
+                                                 int threads, const cpu::Loops &loops, bool quantizes) {
+  KernelRequest request = {call, types, threads, loops, quantizes};
   switch (call.function()) {
 #define FUNCTION(number, name, signature)                                                                              \
   case number:                                                                                                         \

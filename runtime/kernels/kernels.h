@@ -40,6 +40,7 @@ struct PackedLayout {
   int64_t k = 0, n = 0, batch = 0;
   bool isTransposed = false; ///< as it is stored
   int a = 0, b = 0;          ///< element types of the operands, as numbers of Storage
+  bool isQuantized = false;  ///< whether the copy has 8 bits: Q8Block
 
   bool operator==(const PackedLayout &) const = default;
 };
@@ -76,9 +77,10 @@ public:
 };
 
 /// Prepares `call`, whose buffers have these types. Splits the work so that about `threads` (at least 1) threads are
-/// busy; any number of threads may run the parts. Throws std::invalid_argument if the call's sizes, types or buffer
-/// bytes do not match. The message gives the value found and the value wanted.
+/// busy; any number of threads may run the parts. If `quantizes`, a product packs its weights in 8 bits. Throws
+/// std::invalid_argument if the call's sizes, types or buffer bytes do not match. The message gives the value found and
+/// the value wanted.
 std::unique_ptr<LibraryKernel> makeLibraryKernel(const pb::LibraryCall &call, std::span<const pb::DataType> types,
-                                                 int threads);
+                                                 int threads, bool quantizes = false);
 
 } // namespace espalier::rt

@@ -25,6 +25,10 @@ constexpr Tiling kLargestOfFewRows = {4, 4096};
 /// each: packing costs more than the products.
 constexpr int64_t kMostRowsOfDecoding = 16;
 
+/// Weights in 8 bits have at least 1/8 as many columns as rows. Narrower ones have few bytes and much influence, as
+/// those of the router of experts.
+constexpr int64_t kNarrowest = 8;
+
 /// The most ranges of rows that a product of experts multiplies, and the fewest zero rows between two ranges.
 constexpr size_t kMostSpans = 64;
 constexpr int64_t kLeastGap = 16;
@@ -65,16 +69,18 @@ Tiling chooseTiling(int64_t m, int64_t n, int64_t k, int64_t batch, Tiling large
 
 class Matmul final : public LibraryKernel {
 public:
-  Matmul(const pb::LibraryCall &call, std::span<const pb::DataType> types, const cpu::Loops &loops, int threads)
-      : loops_(loops), transposeA_(call.transpose_a()), transposeB_(call.transpose_b()) {
+  explicit Matmul(const KernelRequest &request)
+      : loops_(request.loops), transposeA_(request.call.transpose_a()), transposeB_(request.call.transpose_b()) {
+    const pb::LibraryCall &call = request.call;
     hasBias_ = call.epilogue() == pb::LibraryCall::BIAS;
     if (call.epilogue() != pb::LibraryCall::NONE && !hasBias_)
       CallReader::refuse(call, "has an epilogue, which this target has not");
-    CallReader reader(call, types);
+    CallReader reader(call, request.types);
     m_ = reader.size("m");
     n_ = reader.size("n");
     k_ = reader.size("k");
     batch_ = reader.size("batch");
+    isQuantized_ = request.quantizes && !transposeA_ && n_ * kNarrowest >= k_;
     a_ = reader.storage("a");
     b_ = reader.storage("b");
     c_ = reader.storage("c");
@@ -89,7 +95,7 @@ public:
                                  hasFewRows()         ? kLargestOfFewRows
                                  : c_ == Storage::F32 ? kLargest
                                                       : kLargestWithSums,
-                                 threads);
+                                 request.threads);
     down_ = {m_, tiling.rows};
     across_ = {n_, tiling.columns};
     rowsFastest_ = m_ < n_;
@@ -111,19 +117,20 @@ public:
       return bytes;
     constexpr float weights = 0; // no scratch for b
     largest.isUnpacked = false;
+    largest.isQuantized = isQuantized_;
     largest.packed = &weights;
     return std::max(bytes, loops_.gemmScratchBytes(largest));
   }
 
   std::optional<PackedLayout> packedLayout() const override {
     // Few rows are bound by the bytes of b, and packed elements of 16 bits may take 32.
-    if ((hasFewRows() && b_ != Storage::F32) || k_ == 0)
+    if ((hasFewRows() && b_ != Storage::F32 && !isQuantized_) || k_ == 0)
       return std::nullopt;
-    return PackedLayout{k_, n_, batch_, transposeB_, static_cast<int>(a_), static_cast<int>(b_)};
+    return PackedLayout{k_, n_, batch_, transposeB_, static_cast<int>(a_), static_cast<int>(b_), isQuantized_};
   }
   /// Few rows of a transposed b are dot products, whose sums have another order.
-  bool hasEqualRows() const override { return !hasFewRows() || !transposeB_; }
-  bool wantsPacked() const override { return packedLayout() && m_ <= kMostRowsOfDecoding; }
+  bool hasEqualRows() const override { return !hasFewRows() || !transposeB_ || isQuantized_; }
+  bool wantsPacked() const override { return packedLayout() && (isQuantized_ || m_ <= kMostRowsOfDecoding); }
   size_t packedBytes() const override { return static_cast<size_t>(batch_ * floatsBefore(n_)) * sizeof(float); }
   int64_t packParts() const override { return batch_ * packed().count(); }
 
@@ -167,6 +174,7 @@ public:
           static_cast<const float *>(arguments.packed) + matrix * floatsBefore(n_) + floatsBefore(columns.begin);
     task.scratch = threadScratch;
     task.isUnpacked = hasFewRows() && !arguments.packed;
+    task.isQuantized = isQuantized_ && arguments.packed;
     loops_.gemm(task);
   }
 
@@ -211,6 +219,7 @@ private:
     task.m = m_;
     task.n = columns;
     task.k = k_;
+    task.isQuantized = isQuantized_;
     return task;
   }
 
@@ -226,7 +235,7 @@ private:
   }
 
   const cpu::Loops &loops_;
-  bool transposeA_, transposeB_, rowsFastest_ = false, hasBias_ = false;
+  bool transposeA_, transposeB_, rowsFastest_ = false, hasBias_ = false, isQuantized_;
   int64_t m_, n_, k_, batch_;
   Storage a_, b_, c_;
   Pieces down_, across_;
@@ -235,7 +244,7 @@ private:
 } // namespace
 
 template <> std::unique_ptr<LibraryKernel> makeKernel<pb::LibraryCall::MATMUL>(const KernelRequest &request) {
-  return std::make_unique<Matmul>(request.call, request.types, request.loops, request.threads);
+  return std::make_unique<Matmul>(request);
 }
 
 } // namespace espalier::rt

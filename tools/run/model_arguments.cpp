@@ -31,6 +31,10 @@ void addFolderOptions(const Verb &command, ModelArguments &arguments) {
               "cpu, cuda or emulated; default: what the plan is compiled for, of a folder cuda if there is a GPU")
       .oneOf({"cpu", "cuda", "emulated"});
   command.option("--threads", arguments.run.threads, "threads per rank; default: cores / ranks").range(1, 1024);
+  command.choice(
+      "--weights", arguments.weights, {{"stored", rt::Weights::AsStored}, {"q8_0", rt::Weights::Q8}},
+      "of matrix products, on CPUs: q8_0 keeps 8 bits of each and a scale per 32, which takes less memory and "
+      "time; stored (default): the type of the plan");
   command.flag("--allow-nan", arguments.allowsNan, "load weights that are NaN or infinite, too");
   addTokenizerOptions(command, arguments.tokenizer);
   arguments.tokenizerGiven = command.find("--tokenizer");
@@ -114,7 +118,7 @@ Model openModel(ModelArguments &arguments) {
                     "those of mpirun; what this launcher starts is none of these",
                     arguments.plan));
   model.run.threads = rt::threadsPerRank(arguments.run.threads, model.run.hostRanks(rt::Mesh(plan.mesh()).ranks()));
-  model.program = std::make_unique<rt::Program>(std::move(plan), model.run.threads);
+  model.program = std::make_unique<rt::Program>(std::move(plan), model.run.threads, arguments.weights);
   model.weights = std::make_unique<rt::StartingWeights>(
       *model.program, weights, arguments.allowsNan ? rt::NonFinite::Accepted : rt::NonFinite::Refused);
   return model;

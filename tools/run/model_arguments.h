@@ -26,13 +26,14 @@ struct ModelArguments {
   int64_t texts = 8; ///< at a time, for the plan of a folder
   CommArguments comm;
   bool allowsNan = false;
+  rt::Weights weights = rt::Weights::AsStored;
   rt::RunOptions run; ///< threads and failure options
   rt::TokenizerOptions tokenizer;
   Option tokenizerGiven;
   bool hasTokenizer = false; ///< given, or of the folder; set by openModel()
 };
 
-/// Adds the plan argument, --checkpoint, --device, --threads, --context and the tokenizer options.
+/// Adds the plan argument, --checkpoint, --device, --threads, --weights, --context and the tokenizer options.
 void addModelOptions(const Verb &command, ModelArguments &arguments);
 /// Adds all of them except the plan argument and --checkpoint.
 void addFolderOptions(const Verb &command, ModelArguments &arguments);

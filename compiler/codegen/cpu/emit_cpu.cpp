@@ -3,10 +3,12 @@
 #include "compiler/codegen/cpu/emit_cpu.h"
 
 #include "compiler/codegen/cpu/kernel_builder.h"
+#include "compiler/codegen/cpu/kernel_cache.h"
 #include "compiler/codegen/llvm_pipeline.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/FileSystem.h"
@@ -167,8 +169,8 @@ Digest digestOf(ModuleOp lowered, StringRef level) {
 }
 
 /// Compiles and links one level. Plans that one process compiles, such as those of an elastic run, often have equal
-/// kernels: the function keeps up to `mostKept` objects and returns those of equal kernels. Returns an error text, or
-/// an empty string on success.
+/// kernels: the function keeps up to `mostKept` objects, and those of other processes in the kernel cache, and returns
+/// those of equal kernels. Returns an error text, or an empty string on success.
 std::string compileLevel(ModuleOp lowered, const VectorTarget &target, std::string &bytes) {
   constexpr size_t mostKept = 256;
   static std::mutex mutex;
@@ -181,12 +183,18 @@ std::string compileLevel(ModuleOp lowered, const VectorTarget &target, std::stri
       return "";
     }
   }
-  SmallVector<char> object;
-  std::string error = compileObject(lowered, target, object);
-  if (error.empty())
-    error = link(object, bytes);
-  if (!error.empty())
-    return error;
+  std::string name = llvm::toHex(key);
+  if (std::optional<std::string> code = findCode(name)) {
+    bytes = std::move(*code);
+  } else {
+    SmallVector<char> object;
+    std::string error = compileObject(lowered, target, object);
+    if (error.empty())
+      error = link(object, bytes);
+    if (!error.empty())
+      return error;
+    keepCode(name, bytes);
+  }
   std::lock_guard lock(mutex);
   if (kept.size() == mostKept)
     kept.clear();

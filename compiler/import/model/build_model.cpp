@@ -7,7 +7,7 @@
 #include "compiler/import/model/build_positions.h"
 #include "compiler/import/model/build_routing.h"
 #include "compiler/import/model/build_states.h"
-#include "compiler/import/model/store_as_read.h"
+#include "compiler/import/model/build_types.h"
 #include "dialects/attributes.h"
 #include "format/counters.h"
 #include "format/model_inputs.h"

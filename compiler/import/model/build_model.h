@@ -34,7 +34,7 @@ mlir::OwningOpRef<mlir::ModuleOp> buildModel(mlir::MLIRContext &context, const M
 /// for every token that selects it. Attention uses caches, which are arguments and results of role `cache` with as many
 /// positions as the model's sequence. Recurrences and convolutions have their states and last inputs there. The last
 /// segment returns f32 `logits` of one token of each sequence. If there are several tokens, the input `rows` selects
-/// the token. Parameters that are read in one type only are stored in it (store_as_read.h).
+/// the token. Parameters that are read in one type only are stored in it (build_types.h).
 mlir::OwningOpRef<mlir::ModuleOp> buildGeneration(mlir::MLIRContext &context, const ModelDescription &model,
                                                   const DTypePolicy &dtypes, const ModelSizes &sizes,
                                                   llvm::ArrayRef<GenerationPhase> phases);

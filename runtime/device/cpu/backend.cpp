@@ -9,8 +9,8 @@
 
 namespace espalier::rt {
 
-CpuBackend::CpuBackend(const pb::Plan &plan, int threads)
-    : thePlan(plan), object(plan), areTokensPacked(canPackTokens(plan)) {
+CpuBackend::CpuBackend(const pb::Plan &plan, int threads, Weights weights)
+    : thePlan(plan), weights(weights), object(plan), areTokensPacked(canPackTokens(plan)) {
   for (const pb::Kernel &kernel : plan.kernels())
     kernels.push_back(object.function(kernel.symbol()));
   for (const pb::Subprogram &subprogram : plan.subprograms()) {
@@ -21,7 +21,8 @@ CpuBackend::CpuBackend(const pb::Plan &plan, int threads)
       if (!instruction.has_call())
         continue;
       try {
-        prepared[i].kernel = makeLibraryKernel(instruction.call(), typesOf(plan, instruction.call()), threads);
+        prepared[i].kernel =
+            makeLibraryKernel(instruction.call(), typesOf(plan, instruction.call()), threads, quantizes());
       } catch (const std::invalid_argument &error) {
         throw PlanError(fmt::format("{}, instruction {}, {}: {}", subprogram.name(), i,
                                     locationText(plan, instruction.location()), error.what()));

@@ -22,7 +22,7 @@ struct CpuInstruction {
 class CpuBackend final : public Backend {
 public:
   /// Throws PlanError if the plan's kernels or library calls cannot run on this processor.
-  CpuBackend(const pb::Plan &plan, int threads);
+  CpuBackend(const pb::Plan &plan, int threads, Weights weights = Weights::AsStored);
 
   std::string level() const override { return object.level(); }
   uint64_t hostBytes(const pb::Stage &stage, int threads) const override;
@@ -38,12 +38,14 @@ public:
   size_t scratchBytesPerThread(const pb::Stage &stage) const;
   size_t sharedScratchBytes(const pb::Stage &stage) const;
   const pb::Plan &plan() const { return thePlan; }
+  bool quantizes() const { return weights == Weights::Q8; }
 
 private:
   bool haveEqualRows() const;
   size_t mostOf(const pb::Stage &stage, size_t (LibraryKernel::*bytes)() const) const;
 
   const pb::Plan &thePlan;
+  const Weights weights;
   KernelObject object;
   std::vector<KernelFunction> kernels;
   std::vector<std::vector<CpuInstruction>> instructions; ///< by subprogram

@@ -72,20 +72,29 @@ void runCopyPart(void *context, int64_t part, int) {
   }
 }
 
-/// Allocates the memory of a rank. The rank's own thread touches it first, so that it lies on the near NUMA node.
-std::byte *takeArena(Communicator &communicator, uint64_t bytes) {
+constexpr uint64_t touchBytes = uint64_t{16} << 20;
+
+/// Touches the pages [part * touchBytes, (part + 1) * touchBytes) of memory.
+void runTouchPart(void *context, int64_t part, int) {
   constexpr uint64_t pageBytes = 4096;
-  std::byte *arena = communicator.allocate(bytes);
-  for (uint64_t page = 0; page < bytes; page += pageBytes)
-    arena[page] = std::byte{0};
-  return arena;
+  std::span<std::byte> memory = *static_cast<std::span<std::byte> *>(context);
+  uint64_t begin = static_cast<uint64_t>(part) * touchBytes;
+  for (uint64_t page = begin; page < std::min<uint64_t>(memory.size(), begin + touchBytes); page += pageBytes)
+    memory[page] = std::byte{0};
+}
+
+/// Allocates the memory of a rank. The rank's own threads touch it first, so that it lies on the near NUMA node.
+std::byte *takeArena(const RankHost &host, uint64_t bytes) {
+  std::span<std::byte> memory(host.communicator.allocate(bytes), bytes);
+  host.pool.run(static_cast<int64_t>((bytes + touchBytes - 1) / touchBytes), runTouchPart, &memory);
+  return memory.data();
 }
 
 } // namespace
 
 CpuDevice::CpuDevice(const CpuBackend &backend, const pb::Stage &stage, const RankHost &host)
     : backend(backend), stage(stage), rank(host), scratchPerThread(backend.scratchBytesPerThread(stage)),
-      deviceBytes(stage.arena_bytes(pb::DEVICE)), deviceArena(takeArena(host.communicator, deviceBytes)),
+      deviceBytes(stage.arena_bytes(pb::DEVICE)), deviceArena(takeArena(host, deviceBytes)),
       hostArena(stage.arena_bytes(pb::HOST)),
       scratch(scratchPerThread * host.pool.threads() + backend.sharedScratchBytes(stage)),
       queues(host.communicator, host.spins), addresses(maxBuffers), moreAddresses(maxBuffers) {}

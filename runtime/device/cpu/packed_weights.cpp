@@ -94,7 +94,7 @@ WeightUses::WeightUses(const CpuBackend &backend, const pb::Stage &stage) {
     }
   choose(found);
   uint64_t limit = plan.memory_limit_bytes();
-  if (limit > 0 && stage.arena_bytes(pb::DEVICE) + addedBytes() > limit) {
+  if (limit > 0 && !backend.quantizes() && stage.arena_bytes(pb::DEVICE) + addedBytes() > limit) {
     packed.clear();
     freed.clear();
   }

@@ -17,23 +17,30 @@ constexpr int64_t kPanel = kColumnStride * kDepth; // floats of a packed panel, 
 
 /// The block sizes of a task, derived from its shape.
 struct Blocks {
-  bool paired;   // bf16 products on pairs
+  bool paired; // bf16 products on pairs
+  bool isQuantized;
   int64_t depth; // elements of k per block
   int64_t rows;  // rows per panel of a, at most kTileRows, balanced
   int64_t width; // columns of c, rounded up to whole tiles
   bool direct;   // c itself holds the sums
 
   explicit Blocks(const GemmTask &task) {
-    paired = kPairs && task.a.storage == Storage::BF16 && task.b.storage == Storage::BF16;
+    isQuantized = task.isQuantized;
+    paired = kPairs && !isQuantized && task.a.storage == Storage::BF16 && task.b.storage == Storage::BF16;
     int64_t deepest = paired ? 2 * kDepth : kDepth;
-    int64_t count = ceilDivide(task.k, deepest);
-    depth = count ? minimum(deepest, roundUp(ceilDivide(task.k, count), 2 * kWidth)) : 0;
+    int64_t count = ceilDivide(task.k, deepest), step = isQuantized ? Q8Block::weights : 2 * kWidth;
+    depth = count ? minimum(deepest, roundUp(ceilDivide(task.k, count), step)) : 0;
     rows = task.m ? ceilDivide(task.m, ceilDivide(task.m, kTileRows)) : 1;
     width = roundUp(task.n, kTileColumns);
     direct = task.c.storage == Storage::F32;
   }
   int64_t unitsOf(int64_t elements) const { return paired ? ceilDivide(elements, 2) : elements; }
   int64_t units() const { return unitsOf(depth); }
+  /// Returns the floats of a packed panel of b with so many elements of depth, a multiple of the depth of a block or k.
+  int64_t panelFloats(int64_t elements) const {
+    constexpr int64_t ofRun = QuantizedPanel::kRunBytes / static_cast<int64_t>(sizeof(float));
+    return isQuantized ? ceilDivide(elements, QuantizedPanel::kRun) * ofRun : unitsOf(elements) * kTileColumns;
+  }
   int64_t bFloats() const { return units() * width; }
   int64_t aFloats() const { return kPanels * kPanel; }
   int64_t cFloats(const GemmTask &task) const { return direct ? kTileRows * kTileColumns : task.m * width; }
@@ -123,7 +130,7 @@ struct Sums {
 
 /// The products of a task, one block of depth at a time. While tiles compute, they prefetch the panels that are packed
 /// next: panels of b up to the next block, panels of a up to the next group.
-template <Storage A, Storage B, bool Paired> class Products {
+template <Storage A, Storage B, bool Paired, class Step = StepOf<Paired>> class Products {
 public:
   Products(const GemmTask &task, const Blocks &blocks, const Sums &sums)
       : task(task), blocks(blocks), sums(sums), packedB(static_cast<float *>(task.scratch)),
@@ -144,8 +151,6 @@ public:
   }
 
 private:
-  using Step = StepOf<Paired>;
-
   /// Adds the products of one block of depth.
   void runBlock() {
     const Span all = {0, task.m};
@@ -188,7 +193,7 @@ private:
 
   /// Returns the panel of columns [n, n + kTileColumns) of the current block of b.
   const float *panelOf(int64_t n, int64_t units) const {
-    return task.packed ? task.packed + n * blocks.unitsOf(task.k) + blocks.unitsOf(k0) * kTileColumns
+    return task.packed ? task.packed + n / kTileColumns * blocks.panelFloats(task.k) + blocks.panelFloats(k0)
                        : packedB + n * units;
   }
 
@@ -225,6 +230,36 @@ private:
   int64_t nextDepth = 0, nextColumn = kTileColumns; // next panel of b to prefetch
   int64_t nextRow = 0;                              // next row of a to prefetch
 };
+
+/// Packs b in 8 bits.
+template <Storage B> void packQuantized(const GemmTask &task, float *to) {
+  constexpr float kHalf = 0x1.fffffep-2f; // the largest number below 1/2, so that adding it rounds half away from zero
+  auto *bytes = reinterpret_cast<int8_t *>(to);
+  for (int64_t n = 0; n < task.n; n += kTileColumns)
+    for (int64_t k = 0; k < task.k; k += QuantizedPanel::kRun, bytes += QuantizedPanel::kRunBytes) {
+      float block[QuantizedPanel::kRun * kTileColumns] = {};
+      packB<B, false>(task.b, k, minimum(QuantizedPanel::kRun, task.k - k), n, minimum(kTileColumns, task.n - n),
+                      block);
+      for (int64_t half = 0; half < kTileColumns; half += kWidth) {
+        Floats most = {}, notFinite = {}; // NaN if a weight is not finite
+        for (int64_t i = half; i < QuantizedPanel::kRun * kTileColumns; i += kTileColumns) {
+          Floats value = loadFloats(block + i);
+          most = maximum(maximum(value, -value), most);
+          notFinite += value * 0.0f;
+        }
+        Floats scale = most / Q8Block::largest;
+        Floats inverse = select(scale > 0.0f, 1.0f / scale, Floats{});
+        store<Storage::F16>(reinterpret_cast<uint16_t *>(bytes) + half, scale + notFinite);
+        int8_t *values = bytes + kTileColumns * sizeof(uint16_t) + half;
+        for (int64_t i = 0; i < QuantizedPanel::kRun * kTileColumns; i += kTileColumns) {
+          Floats value = loadFloats(block + half + i) * inverse;
+          Ints rounded = __builtin_convertvector(value + select(value < 0.0f, splat(-kHalf), splat(kHalf)), Ints);
+          Chars chars = __builtin_convertvector(rounded, Chars);
+          __builtin_memcpy(values + i, &chars, sizeof chars);
+        }
+      }
+    }
+}
 
 /// Rounds finished sums into a c that is not f32.
 template <Storage S> void roundSums(const GemmTask &task, const Sums &sums) {
@@ -286,11 +321,13 @@ size_t gemmScratchBytes(const GemmTask &task) {
 
 int64_t packedFloats(const GemmTask &task) {
   Blocks blocks(task);
-  return blocks.unitsOf(task.k) * blocks.width;
+  return blocks.panelFloats(task.k) * (blocks.width / kTileColumns);
 }
 
 void packWeights(const GemmTask &task, float *to) {
   Blocks blocks(task);
+  if (blocks.isQuantized)
+    return withStorage(task.b.storage, [&]<Storage B>() { packQuantized<B>(task, to); });
   auto pack = [&]<Storage B, bool Paired>() {
     for (int64_t n = 0; n < task.n; n += kTileColumns)
       for (int64_t k0 = 0; k0 < task.k; k0 += blocks.depth) {
@@ -314,7 +351,10 @@ void gemm(const GemmTask &task) {
   bool hasZeroRows = !task.lines.empty() && !task.a.transposed;
   if ((task.k == 0 || hasZeroRows) && !(blocks.direct && task.accumulate))
     clearSums(task, sums);
-  if (blocks.paired) {
+  if (blocks.isQuantized) {
+    withStorage(task.a.storage,
+                [&]<Storage A>() { Products<A, Storage::F32, false, QuantizedStep>(task, blocks, sums).run(); });
+  } else if (blocks.paired) {
     Products<Storage::BF16, Storage::BF16, kPairs>(task, blocks, sums).run();
   } else {
     withStorage(task.a.storage, [&]<Storage A>() {

@@ -3,6 +3,7 @@
 // that the same 32-bit moves pack both.
 #pragma once
 
+#include "format/q8_block.h"
 #include "runtime/kernels/cpu/vector.h"
 
 namespace espalier::rt::cpu::ESPALIER_LEVEL {
@@ -14,8 +15,50 @@ constexpr int kDepth = 384;
 /// Distance between units of depth when the left operand is packed column by column.
 constexpr int kColumnStride = 16;
 
+/// Reads a packed panel of b, one unit of depth after the other.
+struct PlainPanel {
+  static constexpr int64_t kRun = kDepth; // units between calls of begin()
+  const float *b;
+
+  ESPALIER_INLINE void begin(PlainPanel &) {}
+  ESPALIER_INLINE void read(PlainPanel &panel, Floats &left, Floats &right) {
+    left = loadFloats(panel.b);
+    right = loadFloats(panel.b + kWidth);
+    panel.b += kTileColumns;
+  }
+};
+
+/// Reads a packed panel in 8 bits: for each 32 units of depth the scales of the columns in f16, then the units.
+struct QuantizedPanel {
+  static constexpr int64_t kRun = Q8Block::weights;
+  static constexpr int64_t kRunBytes = sizeof(Q8Block) * kTileColumns;
+  const float *b;
+  Floats scales[2] = {};
+
+  ESPALIER_INLINE void begin(QuantizedPanel &panel) {
+    const auto *bits = reinterpret_cast<const uint16_t *>(panel.b);
+    panel.scales[0] = load<Storage::F16>(bits);
+    panel.scales[1] = load<Storage::F16>(bits + kWidth);
+    panel.b = reinterpret_cast<const float *>(bits + kTileColumns);
+  }
+  ESPALIER_INLINE void read(QuantizedPanel &panel, Floats &left, Floats &right) {
+    const auto *values = reinterpret_cast<const int8_t *>(panel.b);
+    left = floats(values) * panel.scales[0];
+    right = floats(values + kWidth) * panel.scales[1];
+    panel.b = reinterpret_cast<const float *>(values + kTileColumns);
+  }
+
+private:
+  ESPALIER_INLINE Floats floats(const int8_t *values) {
+    Chars bytes;
+    __builtin_memcpy(&bytes, values, sizeof bytes);
+    return __builtin_convertvector(__builtin_convertvector(bytes, Ints), Floats);
+  }
+};
+
 /// One multiply-add on all lanes.
 struct FloatStep {
+  using Panel = PlainPanel;
   ESPALIER_INLINE Floats add(Floats sum, Floats a, Floats b) { return a * b + sum; }
 };
 
@@ -24,6 +67,7 @@ constexpr bool kPairs = true;
 typedef __bf16 Pairs __attribute__((vector_size(64)));
 /// Two multiply-adds on each lane, of bf16 pairs.
 struct PairStep {
+  using Panel = PlainPanel;
   ESPALIER_INLINE Floats add(Floats sum, Floats a, Floats b) {
     return __builtin_ia32_dpbf16ps_512(sum, __builtin_bit_cast(Pairs, a), __builtin_bit_cast(Pairs, b));
   }
@@ -32,6 +76,11 @@ struct PairStep {
 constexpr bool kPairs = false;
 typedef FloatStep PairStep;
 #endif
+
+/// One multiply-add on all lanes, of b in 8 bits.
+struct QuantizedStep : FloatStep {
+  using Panel = QuantizedPanel;
+};
 
 /// The rows of memory that a tile prefetches into the L2 cache while it computes: two cache lines per unit of depth,
 /// because more at a time would stall.
@@ -61,25 +110,29 @@ struct Ahead {
 };
 
 /// Computes c[r, 0..kTileColumns) = or += sum over d of a(r, d) b[d, :]. a(r, d) is a[r * RowStride + d * DepthStride];
-/// b is packed [depth, kTileColumns]. `prefetched` is a reference, because a copy on the stack reads with vectors what
-/// was just written field by field, and such a load waits until the stores of the tile before are done.
+/// b is a packed panel of the step's form. `prefetched` is a reference, because a copy on the stack reads with vectors
+/// what was just written field by field, and such a load waits until the stores of the tile before are done.
 template <int Rows, class Step, int RowStride, int DepthStride>
 static void tile(const float *a, const float *b, int64_t depth, float *c, int64_t stride, bool accumulate,
                  const Ahead &prefetched) {
   Ahead ahead = prefetched;
   Floats sums[Rows][2] = {};
-  for (int64_t d = 0; d < depth; ++d) {
-    Ahead::fetch(ahead);
-    Floats left = loadFloats(b);
-    Floats right = loadFloats(b + kWidth);
+  using Panel = typename Step::Panel;
+  Panel panel{b};
+  for (int64_t d = 0; d < depth;) {
+    Panel::begin(panel);
+    for (int64_t end = minimum(depth, d + Panel::kRun); d < end; ++d) {
+      Ahead::fetch(ahead);
+      Floats left, right;
+      Panel::read(panel, left, right);
 #pragma clang loop unroll(full)
-    for (int r = 0; r < Rows; ++r) {
-      Floats factor = splat(a[r * RowStride]);
-      sums[r][0] = Step::add(sums[r][0], factor, left);
-      sums[r][1] = Step::add(sums[r][1], factor, right);
+      for (int r = 0; r < Rows; ++r) {
+        Floats factor = splat(a[r * RowStride]);
+        sums[r][0] = Step::add(sums[r][0], factor, left);
+        sums[r][1] = Step::add(sums[r][1], factor, right);
+      }
+      a += DepthStride;
     }
-    a += DepthStride;
-    b += kTileColumns;
   }
 #pragma clang loop unroll(full)
   for (int r = 0; r < Rows; ++r) {

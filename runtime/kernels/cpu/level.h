@@ -36,6 +36,7 @@ struct GemmTask {
   const void *bias = nullptr; ///< [n], of c's type
   /// Null, or b from its first column of this task on, as packWeights() writes it. Then b.data is not read.
   const float *packed = nullptr;
+  bool isQuantized = false; ///< packed b has 8 bits: the weights of Q8Block, decoded and summed in f32
   /// Ranges of stored rows of a, ascending: rows of a, or of k if a is transposed. All other stored rows of a are zero,
   /// and are not multiplied. Empty: all rows.
   std::span<const Span> lines = {};

@@ -28,6 +28,7 @@ typedef float Floats __attribute__((vector_size(kWidth * 4)));
 typedef int32_t Ints __attribute__((vector_size(kWidth * 4)));
 typedef uint32_t Words __attribute__((vector_size(kWidth * 4)));
 typedef uint16_t Shorts __attribute__((vector_size(kWidth * 2)));
+typedef int8_t Chars __attribute__((vector_size(kWidth)));
 typedef _Float16 Halfs __attribute__((vector_size(kWidth * 2)));
 typedef double Doubles __attribute__((vector_size(kWidth * 8)));
 

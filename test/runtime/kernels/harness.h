@@ -47,6 +47,7 @@ public:
   std::vector<int64_t> scalars;
   std::vector<pb::DataType> types;
   bool adds = false;
+  bool quantizes = false;           ///< packs it in 8 bits
   bool packs = false;               ///< packs the second operand before the run, and then spoils it
   int64_t firstRow = 0, endRow = 0; ///< see CallArguments
   std::vector<int32_t> starts = {}; ///< see CallArguments; empty: null
@@ -86,7 +87,7 @@ public:
   }
 
   void run(int threads, const cpu::Loops &loops = cpu::bestLoops()) {
-    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, types, threads, loops);
+    std::unique_ptr<LibraryKernel> kernel = makeLibraryKernel(call, types, threads, loops, quantizes);
     std::vector<void *> pointers;
     for (std::vector<char> &buffer : buffers)
       pointers.push_back(buffer.data());

@@ -1,3 +1,4 @@
+#include "format/q8_block.h"
 #include "test/runtime/kernels/harness.h"
 
 namespace espalier::rt {
@@ -274,6 +275,94 @@ TEST(Matmul, ASharedCopyServesAnyNumberOfRows) {
   EXPECT_FALSE(layoutOf(few));
   EXPECT_NE(layoutOf({8, 40, 20}), layoutOf({8, 40, 20, 1, false, /*transposeB=*/true}));
   EXPECT_NE(layoutOf({8, 40, 20}), layoutOf({8, 20, 40}));
+}
+
+/// Replaces the weights by those that Q8Block holds.
+void roundToBlocks(const Product &p, CallUnderTest &test) {
+  auto place = [&](int64_t matrix, int64_t k, int64_t column) {
+    return matrix * p.k * p.n + (p.transposeB ? column * p.k + k : k * p.n + column);
+  };
+  for (int64_t matrix = 0; matrix < p.batch; ++matrix)
+    for (int64_t column = 0; column < p.n; ++column)
+      for (int64_t first = 0; first < p.k; first += Q8Block::weights) {
+        int64_t end = std::min(p.k, first + Q8Block::weights);
+        double most = 0;
+        for (int64_t k = first; k < end; ++k)
+          most = std::max(most, std::abs(test.at(1, place(matrix, k, column))));
+        float scale = static_cast<float>(most) / 127, inverse = scale > 0 ? 1 / scale : 0;
+        for (int64_t k = first; k < end; ++k) {
+          float weight = std::round(static_cast<float>(test.at(1, place(matrix, k, column))) * inverse);
+          setValue(test.buffers[1], pb::F32, place(matrix, k, column), weight * f16ToFloat(floatToF16(scale)));
+        }
+      }
+}
+
+// The plain loop gets the weights in f32 that the format holds.
+TEST(Matmul, WeightsInEightBitsAreThoseOfTheFormatAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (pb::DataType type : {pb::F32, pb::BF16, pb::F16})
+      for (Product p : {Product{1, 33, 40}, Product{3, 5, 31}, Product{8, 500, 801}, Product{65, 130, 801, 2},
+                        Product{4, 70, 32, 1, false, true}, Product{17, 65, 385, 2, false, true}}) {
+        p.a = p.b = type;
+        CallUnderTest test = makeCall(p);
+        test.packs = test.quantizes = true;
+        test.run(2, loops);
+        Product whole = p;
+        whole.b = pb::F32;
+        CallUnderTest stored = makeCall(p), rounded = makeCall(whole);
+        for (int64_t i = 0; i < p.batch * p.k * p.n; ++i)
+          setValue(rounded.buffers[1], pb::F32, i, static_cast<float>(stored.at(1, i)));
+        roundToBlocks(p, rounded);
+        for (int64_t i = 0; i < p.batch * p.m * p.n; ++i) {
+          int64_t matrix = i / (p.m * p.n), row = i / p.n % p.m, column = i % p.n;
+          double sum = 0, magnitude = 0;
+          for (int64_t k = 0; k < p.k; ++k) {
+            double term = stored.at(0, matrix * p.m * p.k + row * p.k + k) *
+                          rounded.at(1, matrix * p.k * p.n + (p.transposeB ? column * p.k + k : k * p.n + column));
+            sum += term;
+            magnitude += std::abs(term);
+          }
+          ASSERT_NEAR(test.at(2, i), sum, magnitude * 0x1p-24 * (static_cast<double>(p.k) + 4) + 1e-7)
+              << p.m << "x" << p.n << "x" << p.k << " type " << type << " row " << row << " column " << column;
+        }
+      }
+  });
+}
+
+TEST(Matmul, RowsOfWeightsInEightBitsDoNotDependOnOtherRowsAtEveryLevel) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (int64_t rows : {1, 3, 4, 7})
+      for (bool transposed : {false, true}) {
+        CallUnderTest few = makeCall({rows, 130, 801, 1, false, transposed});
+        CallUnderTest many = makeCall({40, 130, 801, 1, false, transposed});
+        few.packs = few.quantizes = many.packs = many.quantizes = true;
+        few.run(1, loops);
+        many.run(3, loops);
+        for (int64_t i = 0; i < rows * 130; ++i)
+          ASSERT_EQ(few.at(2, i), many.at(2, i)) << rows << " rows, element " << i;
+      }
+  });
+}
+
+TEST(Matmul, NarrowWeightsAreNotQuantized) {
+  auto layoutOf = [](const Product &p) {
+    CallUnderTest test = makeCall(p);
+    return makeLibraryKernel(test.call, test.types, 1, /*quantizes=*/true)->packedLayout();
+  };
+  EXPECT_TRUE(layoutOf({1, 8, 64})->isQuantized);
+  EXPECT_FALSE(layoutOf({1, 7, 64})->isQuantized); // as a router of experts
+  EXPECT_EQ(layoutOf({1, 8, 64}), layoutOf({200, 8, 64}));
+}
+
+TEST(Matmul, AWeightInEightBitsThatIsNotFiniteSpoilsTheResult) {
+  for (float weight : {NAN, INFINITY}) {
+    CallUnderTest test = makeCall({2, 40, 64});
+    setValue(test.buffers[1], pb::F32, 3 * 40 + 5, weight);
+    test.packs = test.quantizes = true;
+    test.run(1);
+    EXPECT_FALSE(std::isfinite(test.at(2, 5)));
+    EXPECT_TRUE(std::isfinite(test.at(2, 6)));
+  }
 }
 
 // Slots of experts without a token are rows of zeros, which are not multiplied: their results are zeros, or the old

@@ -1,4 +1,4 @@
-#include "compiler/import/model/store_as_read.h"
+#include "compiler/import/model/build_types.h"
 
 #include "dialects/attributes.h"
 #include "dialects/model/dialect.h"
