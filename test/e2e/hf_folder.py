@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes a folder in transformers' format: a Llama of two layers with weights from a formula. Usage: hf_folder.py DIR
-[small|large]: all elements differ; small: trainable values; large: 115 MB of zeros."""
+[small|large|blocks]: all elements differ; small: trainable values; large: 115 MB of zeros; blocks: rows of 32 elements and
+more."""
 import json
 import pathlib
 import struct
@@ -14,6 +15,8 @@ CONFIG = {"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "hidden_act"
 
 if "small" in sys.argv:
     CONFIG["vocab_size"] = 260  # the byte tokens and an end-of-document token
+if "blocks" in sys.argv:
+    CONFIG.update(hidden_size=64, intermediate_size=80, num_attention_heads=4, vocab_size=404)
 if "large" in sys.argv:
     CONFIG.update(hidden_size=512, intermediate_size=1024, num_attention_heads=8, num_hidden_layers=12, vocab_size=2000)
 
@@ -45,7 +48,7 @@ def main():
             values = bytes(4 * count)
         else:
             numbers = [1000.0 * number + element for element in range(count)]
-            if "small" in sys.argv:
+            if "small" in sys.argv or "blocks" in sys.argv:
                 numbers = [value * 7919 % 2003 / 2003 - 0.5 for value in numbers]
             values = struct.pack(f"<{count}f", *numbers)
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}

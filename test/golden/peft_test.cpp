@@ -179,7 +179,10 @@ TEST_P(Peft, RefusesOtherAdapters) {
   EXPECT_THAT(errorOf({{"r", 7}}), HasSubstr("has rank 7, lora_rank of the run file is"));
   EXPECT_THAT(errorOf({{"lora_alpha", 99}}), HasSubstr("has lora_alpha 99, the run file has"));
   EXPECT_THAT(errorOf({{"peft_type", "IA3"}}), HasSubstr("its peft_type is 'IA3', only LORA is read"));
-  EXPECT_THAT(errorOf({{"use_dora", true}}), HasSubstr("use_dora is true, which is not built"));
+  EXPECT_THAT(errorOf({{"use_dora", true}}), HasSubstr("use_dora is true: DoRA learns the length"));
+  EXPECT_THAT(errorOf({{"rank_pattern", {{"q_proj", 2}}}}),
+              HasSubstr("rank_pattern is {\"q_proj\":2}, which is not built"));
+  EXPECT_THAT(errorOf({{"use_rslora", true}}), HasSubstr("as LoRA without use_rslora counts, the run file has"));
   EXPECT_THAT(errorOf({{"r", "many"}}), HasSubstr("damaged"));
   ImportedRun fewer = imported(runFile, {"model.model_config.pet_config.target_modules=[" +
                                          adapter()["target_modules"][0].get<std::string>() + "]"});
@@ -190,6 +193,16 @@ TEST_P(Peft, RefusesOtherAdapters) {
   EXPECT_THAT(errorAt(place / "peft"), HasSubstr("whose product target_modules of the run file selects"));
   fs::remove(place / "peft/adapter_config.json");
   EXPECT_THAT(errorAt(place / "peft"), HasSubstr("has no adapter_config.json"));
+}
+
+/// use_rslora is another alpha, with the same values.
+TEST_P(Peft, ReadsRankStabilizedScales) {
+  double alpha = adapter()["lora_alpha"].get<double>() / std::sqrt(adapter()["r"].get<double>());
+  EXPECT_EQ(errorOf({{"use_rslora", true}, {"lora_alpha", alpha}}), "");
+  fs::rename(place / "refused", place / "stabilized");
+  EXPECT_EQ(errorOf(nlohmann::json::object()), "");
+  const fs::path weights = "step-00000000/weights.safetensors";
+  EXPECT_TRUE(bytesOf(place / "stabilized" / weights) == bytesOf(place / "refused" / weights));
 }
 
 /// Training under splits has peft's losses, from joined weights; adapters of a base alone start from initial values.

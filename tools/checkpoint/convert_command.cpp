@@ -7,6 +7,7 @@
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/run/describe_weights.h"
 
+#include "runtime/checkpoint/convert/gguf.h"
 #include "runtime/checkpoint/convert/peft.h"
 #include "runtime/checkpoint/kept_files.h"
 #include "runtime/checkpoint/regular_file.h"
@@ -24,7 +25,7 @@ namespace espalier {
 namespace {
 
 struct ConvertArguments {
-  std::string source, target, to, run, base, names = "mcore", format = "safetensors", reference;
+  std::string source, target, to, run, base, names = "mcore", format = "safetensors", reference, dtype = "f16";
   bool merges = false, json = false;
   int64_t tp = 1, pp = 1, shards = 0;
 };
@@ -59,6 +60,16 @@ void toHf(const ConvertArguments &arguments, const ImportedRun &run, const rt::C
   options.mergesAdapters = arguments.merges;
   rt::convertToHf(model, arguments.source, arguments.target, options,
                   [&](const std::string &type) { return configText(arguments, run, type); });
+}
+
+void toGguf(const ConvertArguments &arguments, const ImportedRun &run, const rt::ConvertedModel &model,
+            const std::filesystem::path &tokenizerPlace) {
+  static const std::map<std::string, rt::GgufType> types = {{"f32", rt::GgufType::F32},
+                                                            {"f16", rt::GgufType::F16},
+                                                            {"bf16", rt::GgufType::BF16},
+                                                            {"q8_0", rt::GgufType::Q8_0}};
+  rt::convertToGguf(model, arguments.source, arguments.target, configText(arguments, run, "float32"),
+                    rt::tokenizerFilesIn(tokenizerPlace), types.at(arguments.dtype));
 }
 
 /// Checks that the options fit the adapters of the model and the source.
@@ -186,6 +197,8 @@ void convert(ConvertArguments arguments) {
   else if (arguments.to == "peft")
     rt::writePeftFolder(model, arguments.source, arguments.target, baseOf(arguments, run),
                         rt::tokenizerFilesIn(tokenizerPlace));
+  else if (arguments.to == "gguf")
+    toGguf(arguments, run, model, tokenizerPlace);
   else if (arguments.to == "dcp")
     rt::convertToDcp(model, arguments.source, arguments.target);
   else
@@ -211,6 +224,8 @@ rt::ConvertedModel convertedModel(const ImportedRun &run) {
   describeWeights(run.config, names);
   rt::ConvertedModel converted = rt::convertedModel(names, run.config.model.name);
   converted.place = run.config.modelFile;
+  for (const WeightRules &rules : run.config.weights)
+    converted.rules[rules.system] = rules.rules;
   return converted;
 }
 
@@ -232,10 +247,10 @@ void addConvertCommand(const Verb &app) {
   Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
   command.option("SRC", arguments->source, "a checkpoint, or a folder of transformers, Megatron, torch (DCP) or peft")
       .required();
-  command.option("DST,-o,--output", arguments->target, "folder to write").required();
+  command.option("DST,-o,--output", arguments->target, "folder to write; with --to gguf, a file").required();
   command.option("--to", arguments->to, "what to write")
       .required()
-      .oneOf({"espalier", "hf", "megatron", "dcp", "peft"});
+      .oneOf({"espalier", "hf", "megatron", "dcp", "peft", "gguf"});
   command.option(
       "--model", arguments->run,
       "run file of the model; default: the one that a checkpoint keeps, or the config.json of SRC or --reference");
@@ -252,8 +267,10 @@ void addConvertCommand(const Verb &app) {
   hf.flag("--merge", arguments->merges, "add low-rank adapters to the weights");
   hf.option("--format", arguments->format, "form of the files").oneOf({"safetensors", "bin"});
   hf.option("--reference", arguments->reference, "folder whose config, tokenizer files and README are copied");
+  Verb gguf = command.group("gguf", "with --to gguf");
+  gguf.option("--dtype", arguments->dtype, "type of the matrices").oneOf({"f32", "f16", "bf16", "q8_0"});
   command.action([=] {
-    for (auto [to, group] : {std::pair("megatron", megatron), std::pair("hf", hf)})
+    for (auto [to, group] : {std::pair("megatron", megatron), std::pair("hf", hf), std::pair("gguf", gguf)})
       for (const Option &option : group.given())
         if (arguments->to != to)
           throw rt::PlanError(

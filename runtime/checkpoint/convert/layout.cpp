@@ -151,11 +151,12 @@ void Layout::parse(std::string_view text) {
       axes.back().push_back({});
       ++at;
     } else {
-      size_t end = std::min(text.find_first_of(" ()|*", at), text.size());
+      size_t end = std::min(text.find_first_of(" ()|*~", at), text.size());
       if (end == at)
         refuse(fmt::format("'{}' is not a layout: '{}' does not belong at {}", text, c, at + 1));
       Token token{std::string(text.substr(at, end - at)), end < text.size() && text[end] == '*'};
-      at = end + token.isSplit;
+      token.alternates = end < text.size() && text[end] == '~';
+      at = end + token.isSplit + token.alternates;
       splits += token.isSplit;
       if (!isGroup)
         axes.emplace_back();
@@ -203,6 +204,11 @@ Layout::Placed Layout::place(const WeightModel &model, std::span<const size_t> p
     return token.isSplit ? extent / split.tp : extent;
   };
   std::vector<size_t> found(parameters.size());
+  struct Alternating {
+    size_t dim;
+    uint64_t stride; // between an element of the first half and its neighbour of the second half
+  };
+  std::map<size_t, Alternating> alternating; // by part
   /// Sets the stride of a dimension of one part. Returns false if the part has no such dimension.
   auto put = [&](size_t number, const Token &token, uint64_t stride) {
     PlacedPart &part = placed.parts[number];
@@ -211,7 +217,9 @@ Layout::Placed Layout::place(const WeightModel &model, std::span<const size_t> p
     if (place == parameter.dims.end())
       return false;
     size_t dim = static_cast<size_t>(place - parameter.dims.begin());
-    part.strides[dim] = stride;
+    part.strides[dim] = token.alternates ? 2 * stride : stride;
+    if (token.alternates)
+      alternating[number] = {dim, stride};
     if (token.isSplit) {
       int64_t size = sizeOf(token);
       part.offsets[dim] = std::min(size * split.rank, part.sizes[dim]);
@@ -256,6 +264,17 @@ Layout::Placed Layout::place(const WeightModel &model, std::span<const size_t> p
     if (found[number] != parameter.dims.size())
       refuse(
           fmt::format("a layout names each of the {} dimensions of '{}' once", parameter.dims.size(), parameter.name));
+  }
+  for (auto [number, halves] : alternating) {
+    PlacedPart second = placed.parts[number];
+    int64_t &size = placed.parts[number].sizes[halves.dim];
+    if (size % 2 != 0)
+      refuse(fmt::format("'{}' has {} columns, whose halves cannot alternate", model.parameters[second.parameter].name,
+                         size));
+    size /= 2;
+    second.sizes[halves.dim] = second.offsets[halves.dim] = size;
+    second.base += halves.stride;
+    placed.parts.push_back(std::move(second));
   }
   return placed;
 }

@@ -5,6 +5,7 @@
 // This is a tensor of two axes. The first axis iterates over kv_heads. For each kv head it concatenates the parts; each
 // part has those of the dimensions after `|` that its parameter has: group * head_dim rows of q, head_dim of k,
 // head_dim of v. `*` marks the dimension that tensor parallelism splits.
+// `~` marks a dimension whose halves alternate in the other tensor: columns 0, d/2, 1, d/2 + 1, ... of a head.
 // The axis `1` has one element.
 #pragma once
 
@@ -75,10 +76,10 @@ public:
     int64_t of(const std::string &dim) const;
   };
 
-  /// The shape and parts of the tensor that rank `split.rank` holds.
+  /// The shape and parts of the tensor that rank `split.rank` holds. A parameter whose halves alternate has two parts.
   struct Placed {
     std::vector<int64_t> shape;
-    std::vector<PlacedPart> parts; ///< one per entry of `parameters`
+    std::vector<PlacedPart> parts; ///< in the order of `parameters`, then second halves
   };
   /// Places `parameters` in the tensor. `bound` fixes dimensions at an index (an expert). Throws PlanError if the
   /// dimensions of a parameter do not match or a marked dimension is not a multiple of tp.
@@ -95,6 +96,7 @@ private:
   struct Token {
     std::string dim; ///< empty: the position of the parts
     bool isSplit = false;
+    bool alternates = false; ///< the two halves of the dimension alternate
   };
   using Axis = std::vector<Token>;
   void parse(std::string_view text);

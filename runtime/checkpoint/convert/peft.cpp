@@ -11,6 +11,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <set>
@@ -138,11 +139,17 @@ void checkConfig(const ConvertedModel &model, const Path &file) {
     auto rank = config.at("r").get<int64_t>();
     if (rank != model.adapters.rank)
       refuse(fmt::format("has rank {}, lora_rank of the run file is {}", rank, model.adapters.rank));
-    auto alpha = config.at("lora_alpha").get<double>();
-    if (alpha != model.adapters.alpha)
-      refuse(fmt::format("has lora_alpha {}, the run file has {}", alpha, model.adapters.alpha));
-    for (const char *key :
-         {"use_dora", "use_rslora", "bias", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform"})
+    bool isRankStabilized = config.value("use_rslora", false);
+    // rsLoRA scales A B by alpha / sqrt(rank), which is LoRA with another alpha. The run file has it with few digits.
+    double alpha = config.at("lora_alpha").get<double>() * (isRankStabilized ? std::sqrt(double(rank)) : 1);
+    if (std::abs(alpha - model.adapters.alpha) > (isRankStabilized ? 1e-5 * std::abs(alpha) : 0))
+      refuse(fmt::format("has lora_alpha {}{}, the run file has {}", alpha,
+                         isRankStabilized ? " as LoRA without use_rslora counts" : "", model.adapters.alpha));
+    if (config.contains("use_dora") && !isUnset(config["use_dora"]))
+      refuse(
+          "use_dora is true: DoRA learns the length of each column of W + A B, which is no sum of adapter and weight; "
+          "merge it with peft (merge_and_unload) and convert the weights");
+    for (const char *key : {"bias", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform"})
       if (config.contains(key) && !isUnset(config[key]))
         refuse(fmt::format("{} is {}, which is not built", key, config[key].dump().substr(0, 80)));
   } catch (const nlohmann::json::exception &problem) {
