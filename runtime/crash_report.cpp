@@ -3,13 +3,12 @@
 #include "runtime/crash_report.h"
 
 #include "runtime/executor.h"
+#include "runtime/launch/thread_stack.h"
 
 #include <atomic>
 #include <csignal>
 #include <cstring>
 #include <fmt/format.h>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <unistd.h>
 
@@ -70,29 +69,10 @@ void report(int signal, siginfo_t *info, void *) {
   tellCrash(signal, info);
 }
 
-/// Returns the path of the file mapped at an address, empty for other memory. Reads /proc/self/maps, so that the
-/// runtime needs no table.
-std::string mappedFileAt(const void *address) {
-  std::ifstream maps("/proc/self/maps");
-  auto wanted = reinterpret_cast<uintptr_t>(address);
-  for (std::string line; std::getline(maps, line);) {
-    std::istringstream words(line);
-    uintptr_t begin = 0, end = 0;
-    char dash = 0;
-    std::string permissions, offset, device, inode, path;
-    if (!(words >> std::hex >> begin >> dash >> end >> permissions >> offset >> device >> inode) || wanted < begin ||
-        wanted >= end)
-      continue;
-    std::getline(words >> std::ws, path);
-    return path.starts_with('/') ? path : "";
-  }
-  return "";
-}
-
 /// A bus error in a mapped file means that the file was truncated.
 void reportBus(int signal, siginfo_t *info, void *) {
   claim();
-  std::string file = isSent(info) ? "" : mappedFileAt(info->si_addr);
+  std::string file = isSent(info) ? "" : mappedFileAt(getpid(), reinterpret_cast<uintptr_t>(info->si_addr));
   if (file.empty())
     return tellCrash(signal, info);
   tell(file + " is shorter than when it was opened: it was truncated during the run", "espalier: error: ");

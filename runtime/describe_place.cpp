@@ -1,6 +1,6 @@
 #include "runtime/describe_place.h"
 
-#include "runtime/program.h"
+#include "runtime/prepare.h"
 
 #include <fmt/format.h>
 #include <optional>
@@ -78,6 +78,18 @@ void describePlace(const pb::Plan &plan, int stageNumber, const RankStatus &stat
   failure.subprogram = fmt::format("{} of {}", running.name(), stage.calls(call).name());
   if (isIndex(instruction, running.instructions_size()))
     failure.op = locationText(plan, running.instructions(instruction).location());
+}
+
+void describeStalled(const Program &program, const RankStatus &status, StalledRank &rank) {
+  const pb::Plan &plan = program.plan();
+  const Mesh &mesh = program.mesh();
+  describePlace(plan, mesh.stage(rank.rank), status, rank.place);
+  int transfer = status.transfer;
+  if (isIndex(transfer, plan.transfers_size()))
+    rank.awaited = {membersOf(plan, mesh, rank.rank, plan.transfers(transfer)), waitedFor(plan, status)};
+  else
+    rank.awaited = {mesh.members(0, allAxes),
+                    status.main.wait == Activity::OwnDevice ? "the work of its device" : "a message of all ranks"};
 }
 
 std::string waitedFor(const pb::Plan &plan, const RankStatus &status) {

@@ -68,6 +68,7 @@ void Executor::runBlock(const PreparedBlock &block) {
     for (uint32_t i = 0; i < block.actions.count; ++i) {
       status.call = status.subprogram = status.instruction = -1;
       status.number = status.number + 1;
+      status.main.move();
       isFaultDue = fault && fault->rank == program.rank && (fault->step == step || fault->step < 0) &&
                    fault->action == status.number;
       runAction(program.actions[block.actions.first + i]);
@@ -144,6 +145,7 @@ void Executor::runSubprogram(const PreparedLayerCall &call, uint32_t subprogram)
   const Range &range = program.subprograms[subprogram];
   for (uint32_t i = 0; i < range.count; ++i) {
     status.instruction = static_cast<int>(i);
+    status.main.move();
     if (isFaultDue && fault->instruction == i)
       fail();
     if (guards)
@@ -289,7 +291,10 @@ uint64_t Executor::address(uint32_t call, const pb::Buffer &buffer, uint32_t slo
 std::span<std::byte> Executor::exchange(uint32_t index, uint32_t slot) {
   const pb::Exchange &exchange = source.plan().stages(program.stage).exchanges(static_cast<int>(index));
   // The entry before last read the input buffer that the host fills now. The last entry writes the output buffer.
-  theDevice.finishTurns(exchange.filled_by_host() ? 1 : 0);
+  {
+    Waits waits(&status.main, Activity::OwnDevice);
+    theDevice.finishTurns(exchange.filled_by_host() ? 1 : 0);
+  }
   uint64_t turn = (exchange.filled_by_host() ? turns : turns + 1) % 2;
   const pb::Call &call = source.plan().stages(program.stage).calls(static_cast<int>(exchange.call()));
   auto binding = std::ranges::find(call.bindings(), exchange.buffer().region(), &pb::Binding::region);

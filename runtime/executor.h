@@ -57,6 +57,8 @@ public:
   const RankProgram &rankProgram() const { return program; }
   Device &device() const { return theDevice; }
 
+  /// Returns what the rank publishes about itself.
+  RankStatus &shown() { return status; }
   /// Publishes the slowest ranks in the rank's status.
   void showSlow(std::span<const SlowAtEnd> ranks);
 

@@ -120,16 +120,14 @@ TransferShape Preparation::shapeOf(const pb::Transfer &transfer) const {
     made.bytes.push_back(std::max(bytesOf(transfer.from(), i), bytesOf(transfer.to(), i)));
   switch (transfer.kind()) {
   case pb::Transfer::SEND:
-  case pb::Transfer::RECEIVE: {
-    int stages = mesh.count(PP), shifted = (program.stage + transfer.shift() % stages + stages) % stages;
-    made.peer = mesh.peer(rank, shifted);
+  case pb::Transfer::RECEIVE:
+    made.peer = membersOf(plan, mesh, rank, transfer).front();
     made.channel = transfer.line();
     break;
-  }
   case pb::Transfer::COPY:
     break;
   default:
-    made.members = mesh.members(rank, plan.groups(transfer.group()));
+    made.members = membersOf(plan, mesh, rank, transfer);
     made.shape.kind = transfer.kind();
     made.shape.reduction = transfer.reduction();
     made.shape.shift = transfer.shift();
@@ -249,6 +247,15 @@ uint32_t bucketOf(const pb::Plan &plan, const pb::LibraryCall &call) {
       return number + 1;
   }
   return 0;
+}
+
+std::vector<int> membersOf(const pb::Plan &plan, const Mesh &mesh, int rank, const pb::Transfer &transfer) {
+  if (transfer.kind() == pb::Transfer::COPY)
+    return {};
+  if (transfer.kind() != pb::Transfer::SEND && transfer.kind() != pb::Transfer::RECEIVE)
+    return mesh.members(rank, plan.groups(transfer.group()));
+  int stages = mesh.count(PP), shifted = (mesh.stage(rank) + transfer.shift() % stages + stages) % stages;
+  return {mesh.peer(rank, shifted)};
 }
 
 RankProgram prepareRank(const pb::Plan &plan, const Mesh &mesh, int rank, Device &device) {

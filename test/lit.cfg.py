@@ -67,6 +67,11 @@ if importlib.util.find_spec("pyarrow"):
 if shutil.which("ip") and subprocess.run(["unshare", "--net", "--uts", "true"], stderr=subprocess.DEVNULL).returncode == 0:
     config.available_features.add("netns")
 
+# A test drops messages between such hosts.
+if shutil.which("iptables") and subprocess.run(["unshare", "--net", "iptables", "-L"], stdout=subprocess.DEVNULL,
+                                               stderr=subprocess.DEVNULL).returncode == 0:
+    config.available_features.add("iptables")
+
 # Some tests start an sshd for their hosts. `./dev install` does not install it.
 if shutil.which("sshd", path="/usr/sbin"):
     config.available_features.add("sshd")

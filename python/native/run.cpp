@@ -78,6 +78,7 @@ rt::RunOptions optionsOf(const RunArguments &arguments, const rt::pb::Plan &plan
   options.evalEvery = arguments.evalEvery;
   options.resume = arguments.resume;
   options.threads = rt::threadsPerRank(arguments.threads, rt::Mesh(plan.mesh()).ranks());
+  options.stallSeconds = 0; // a callback may take its time, and the process is the caller's
   return options;
 }
 

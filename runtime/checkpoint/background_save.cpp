@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/unfinished.h"
 #include "runtime/crash_report.h"
+#include "runtime/launch/thread_stack.h"
 
 #include <algorithm>
 #include <chrono>
@@ -35,6 +36,7 @@ void BackgroundSave::run(std::function<void()> work) {
   fault.clear();
   thread.start([this, work = std::move(work)] {
     CrashSite site(&executor);
+    WatchedThread watched(&executor.shown().writer);
     auto begin = std::chrono::steady_clock::now();
     try {
       work();

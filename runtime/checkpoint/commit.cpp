@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <random>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <thread>
 #include <tuple>
@@ -79,6 +80,17 @@ int lockFolder(const Path &folder) {
     refuse(folder, reason);
   throw PlanError(fmt::format("{}: another run ({}) writes checkpoints there; wait for it or give another folder",
                               folder.string(), length > 0 ? holder : "unknown"));
+}
+
+/// Throws PlanError if the folder has been replaced since this run has locked it. -1: another process has locked it.
+void requireLock(const Path &folder, int lock) {
+  struct stat held = {}, there = {};
+  if (lock >= 0 && (::fstat(lock, &held) != 0 || ::stat((folder / ".lock").c_str(), &there) != 0 ||
+                    held.st_dev != there.st_dev || held.st_ino != there.st_ino))
+    throw PlanError(
+        fmt::format("{}: is not the folder that this run has locked: it was removed or replaced, and another "
+                    "run may write there",
+                    folder.string()));
 }
 
 /// Returns the mark of a run.
@@ -218,17 +230,27 @@ Path CheckpointFolder::partial(int64_t step) const {
   return folder / fmt::format(".step-{:08}.{}.partial", step, theToken);
 }
 
-void CheckpointFolder::begin(int64_t step) const { std::filesystem::create_directory(partial(step)); }
+void CheckpointFolder::begin(int64_t step) const {
+  requireLock(folder, lock);
+  std::filesystem::create_directory(partial(step));
+}
 
 std::string CheckpointFolder::commit(int64_t step, const std::string &manifest) const {
+  requireLock(folder, lock);
   Path written = partial(step);
   writeWhole(written / manifestName, manifest);
   syncFolder(written);
   std::string name = freeName(folder, step);
   std::filesystem::rename(written, folder / name);
   syncFolder(folder);
-  writeWhole(folder / latestName, fmt::format("{}\n{}\n", name, checksumText(std::as_bytes(std::span(manifest)))));
-  syncFolder(folder);
+  try {
+    writeWhole(folder / latestName, fmt::format("{}\n{}\n", name, checksumText(std::as_bytes(std::span(manifest)))));
+    syncFolder(folder);
+  } catch (const std::exception &error) {
+    throw LatestFault(fmt::format("{}; {} is complete, and --resume continues from {}", error.what(),
+                                  (folder / name).string(), (folder / checkpointNames(folder).front()).string()),
+                      name);
+  }
   return name;
 }
 

@@ -8,6 +8,8 @@
 //   DIR/step-00000020/rank-00003.safetensors
 #pragma once
 
+#include "messages/plan_error.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <set>
@@ -38,6 +40,13 @@ constexpr const char *noToken = "none";
 /// for the mark, because a network file system may show new files late. An empty token and noToken need no mark.
 void requireSharedFolder(const std::filesystem::path &folder, const std::string &token);
 
+/// A checkpoint is complete, but `latest` cannot name it. The text says which one --resume takes.
+class LatestFault : public PlanError {
+public:
+  LatestFault(const std::string &text, std::string name) : PlanError(text), name(std::move(name)) {}
+  std::string name; ///< of the checkpoint
+};
+
 /// A folder of checkpoints, locked by this run.
 class CheckpointFolder {
 public:
@@ -66,7 +75,8 @@ public:
   std::filesystem::path partial(int64_t step) const;
   /// Creates the hidden folder. Throws std::filesystem::filesystem_error.
   void begin(int64_t step) const;
-  /// Writes the manifest, renames the folder to its final name and updates `latest`. Returns the name.
+  /// Writes the manifest, renames the folder to its final name and updates `latest`. Returns the name. Throws
+  /// LatestFault if all but the last succeeds.
   std::string commit(int64_t step, const std::string &manifest) const;
   /// Removes the hidden folder of a step.
   void discard(int64_t step) const noexcept;

@@ -77,7 +77,12 @@ SaveRecord Checkpoints::commit(const ScalarState &state) {
   removeDraft(folder.partial(state.step));
   writeKept(folder.partial(state.step), options.kept);
   manifest.shards = takeShards(folder.partial(state.step), program.mesh().ranks());
-  lastGood = folder.commit(state.step, manifestText(manifest));
+  try {
+    lastGood = folder.commit(state.step, manifestText(manifest));
+  } catch (const LatestFault &fault) {
+    lastGood = fault.name;
+    throw;
+  }
   unsaved = 0;
   try {
     if (options.keep > 0)
@@ -90,8 +95,10 @@ SaveRecord Checkpoints::commit(const ScalarState &state) {
 
 void Checkpoints::reject(int64_t step, const std::string &fault, bool isLast) {
   folder.discard(step);
-  std::string sentence = fmt::format("the checkpoint of step {} is not written: {}; the last good one is {}", step,
-                                     fault, lastGood.empty() ? "none" : (folder.path() / lastGood).string());
+  bool isComplete = lastGood.starts_with(fmt::format("step-{:08}", step));
+  std::string sentence = fmt::format("the checkpoint of step {} is not {}: {}; the last good one is {}", step,
+                                     isComplete ? "named by 'latest'" : "written", fault,
+                                     lastGood.empty() ? "none" : (folder.path() / lastGood).string());
   if (++unsaved >= options.maxUnsaved && !isLast)
     sentence += fmt::format("; {} failed since, and --max-unsaved {} ends the run", counted(unsaved, "save"),
                             options.maxUnsaved);

@@ -6,7 +6,9 @@ namespace espalier::rt {
 size_t elementBytes(pb::DataType type) { return type == pb::BF16 || type == pb::F16 ? 2 : 4; }
 
 void Communicator::wait(Ticket &ticket, int spins) {
+  Waits waits(activity, Activity::Ranks);
   for (int spin = 0;; ++spin) {
+    waits.look();
     uint32_t seen = epoch();
     Progress now = poll(ticket);
     if (now == Progress::Done)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "format/plan.pb.h"
+#include "runtime/launch/rank_status.h"
 #include "runtime/status.h"
 
 #include <cstddef>
@@ -100,6 +101,8 @@ public:
   /// Makes progress with all operations until the ticket is done. Polls `spins` times, then sleeps between polls.
   /// Throws RankStopped after an abort.
   void wait(Ticket &ticket, int spins);
+
+  Activity *activity = nullptr; ///< of the thread that uses this object; null: nobody watches it
 };
 
 } // namespace espalier::rt

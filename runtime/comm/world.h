@@ -22,6 +22,7 @@ public:
 
   /// Returns the status of a rank: its current action and its heartbeat.
   RankStatus &status(int rank) { return segment->statuses[rank]; }
+  std::span<RankStatus> statuses() { return {segment->statuses, static_cast<size_t>(segment->ranks)}; }
   const RankStatus &status(int rank) const { return segment->statuses[rank]; }
 
   /// Returns the key-value entries that ranks post for each other.

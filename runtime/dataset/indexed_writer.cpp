@@ -2,6 +2,7 @@
 #include "runtime/dataset/indexed_writer.h"
 
 #include "messages/data_error.h"
+#include "runtime/files/partial_path.h"
 
 #include <cstdio>
 #include <cstring>
@@ -74,6 +75,8 @@ IndexedWriter::IndexedWriter(const std::string &prefix, TokenType type)
     : prefixName(prefix), type(type), binFile(prefix + ".bin"), idxFile(prefix + ".idx") {
   if (type != TokenType::u8 && type != TokenType::u16 && type != TokenType::i32)
     throw DataError(prefix, fmt::format("cannot write tokens as {}, want u8, u16 or i32", tokenTypeName(type)));
+  for (const char *ending : {".bin", ".idx"})
+    sweepPartials(prefix + ending);
 }
 
 void IndexedWriter::addTokens(std::span<const int32_t> tokens) {

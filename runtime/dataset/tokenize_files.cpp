@@ -7,6 +7,7 @@
 #include "runtime/dataset/json_array.h"
 #include "runtime/dataset/json_fields.h"
 #include "runtime/dataset/text_check.h"
+#include "runtime/files/partial_path.h"
 
 #include <algorithm>
 #include <atomic>
@@ -90,16 +91,19 @@ std::vector<std::vector<InputRange>> deal(const std::vector<Stretch> &stretches,
 class PartFolder {
 public:
   explicit PartFolder(const std::string &outputPrefix) {
-    std::filesystem::path prefix(outputPrefix);
-    folder = prefix.parent_path() / fmt::format(".{}.{}.part", prefix.filename().string(), ::getpid());
+    sweepPartials(outputPrefix);
+    folder = partialPath(outputPrefix);
     std::error_code error;
     std::filesystem::create_directory(folder, error);
     if (error)
       throw DataError(folder.string(), fmt::format("cannot make the folder of the partitions: {}", error.message()));
+    hold = holdPartial(folder);
   }
   ~PartFolder() {
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
+    if (hold >= 0)
+      ::close(hold);
   }
   PartFolder(const PartFolder &) = delete;
   PartFolder &operator=(const PartFolder &) = delete;
@@ -107,6 +111,7 @@ public:
 
 private:
   std::filesystem::path folder;
+  int hold = -1; ///< of holdPartial()
 };
 
 /// Sums the progress of the partitions.

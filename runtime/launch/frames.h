@@ -40,8 +40,9 @@ enum class MessageKind : uint16_t {
   Report,       ///< server: the final failure report
   Contribution, ///< a rank's contribution to an all-gather
   Gathered,     ///< server: the contributions of all members
+  Stalled,      ///< the sender's ranks have not moved for too long; empty: they move again
 };
-constexpr uint16_t messageKinds = 13;
+constexpr uint16_t messageKinds = 14;
 
 /// A message before it is signed or after it is verified.
 struct Message {

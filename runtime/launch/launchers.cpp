@@ -125,6 +125,7 @@ void Launchers::turn(bool isPoll) {
   }
   sendEntries();
   sendContributions();
+  judgeStall();
   if (isPoll) {
     send({MessageKind::Heartbeat, ""});
     countSilence();
@@ -191,6 +192,9 @@ void Launchers::hearMessage(int from, const Message &message) {
     last.emplace(failure, waiting);
     break;
   }
+  case MessageKind::Stalled:
+    peer.stalled = parseStalled(message.payload);
+    break;
   case MessageKind::Done:
     peer.isDone = true;
     break;
@@ -292,6 +296,25 @@ void Launchers::send(const Message &message) {
     server->broadcast(message);
   if (client)
     client->send(message);
+}
+
+void Launchers::reportStall(std::vector<StalledRank> ranks) {
+  stalled = std::move(ranks);
+  if (client)
+    client->send({MessageKind::Stalled, printStalled(stalled)});
+}
+
+/// Looks for a run in which nobody moves, on the first launcher.
+void Launchers::judgeStall() {
+  if (!isRosterSent || stalled.empty() || first.failure())
+    return;
+  std::vector<StalledRank> all = stalled;
+  for (const auto &[number, peer] : peers) {
+    if (peer.stalled.empty() && !peer.isDone && !peer.isLost)
+      return;
+    all.insert(all.end(), peer.stalled.begin(), peer.stalled.end());
+  }
+  first.consider(blame(all));
 }
 
 void Launchers::report(const Failure &failure) {

@@ -7,6 +7,7 @@
 #include "runtime/launch/control_channel.h"
 #include "runtime/launch/first_failure.h"
 #include "runtime/launch/key_value_store.h"
+#include "runtime/launch/stall.h"
 #include "runtime/launch/watch.h"
 
 #include <functional>
@@ -49,6 +50,9 @@ public:
   /// Handles received messages and sends a heartbeat. `isPoll` tells that a poll interval has passed.
   void turn(bool isPoll);
 
+  /// Reports that no rank of this host has moved for too long, or, with an empty list, that they move again. If no
+  /// host's ranks move, the rank that the others wait for has failed.
+  void reportStall(std::vector<StalledRank> ranks);
   /// Reports the first failure of this host's ranks to the other launchers.
   void report(const Failure &failure);
   /// Returns the failure of any host because of which this host's ranks must stop.
@@ -93,11 +97,13 @@ private:
   void decide();
   void send(const Message &message);
   void finishReport();
+  void judgeStall();
 
   struct Peer {
     Member member;
     int silentPolls = 0;
     bool isDone = false, hasSettled = false, isLost = false;
+    std::vector<StalledRank> stalled = {}; ///< empty while its ranks move
   };
 
   std::function<std::optional<Rendezvous>()> whereTo;
@@ -116,6 +122,7 @@ private:
   size_t carried = 0;            ///< number of this host's entries that were processed
   std::set<std::string> foreign; ///< keys of entries from other hosts
 
+  std::vector<StalledRank> stalled; ///< of this host; empty while they move
   FirstFailure first;
   bool isDecisionSent = false;      ///< the decision was sent to all
   std::map<int, std::string> waits; ///< the awaited transfer, by rank

@@ -2,6 +2,8 @@
 // loaded. The parent supervises its children and sleeps on their pidfds.
 #include "runtime/processes/processes.h"
 
+#include "messages/error_line.h"
+#include "runtime/launch/thread_stack.h"
 #include "runtime/processes/child_process.h"
 
 #include <algorithm>
@@ -25,20 +27,44 @@ namespace espalier::rt {
 namespace {
 
 constexpr std::chrono::milliseconds beatEvery{50};
+/// The polls for which a supervisor waits for processes that it has killed.
+constexpr int mostKillingPolls = 20;
 
-/// Sends heartbeats from a thread of its own as long as the object exists. Signals go to the rank's main thread.
+/// Ends the run of a rank whose supervisor has been stopped, and with it all ranks that it supervises: these die with
+/// it, so one rank prints before it ends the supervisor. The others do so only if the run lives on.
+void endSupervisor(ShmWorld &world, pid_t supervisor, bool isLate) {
+  bool isFirst = world.claimReport();
+  if (isFirst)
+    printError("espalier",
+               fmt::format("the process {} that supervises ranks of this run has given no sign of life for {} "
+                           "seconds: it was stopped; all ranks end",
+                           supervisor, supervisorPatience.count()));
+  if (isFirst || isLate)
+    kill(supervisor, SIGKILL);
+}
+
+/// Sends heartbeats from a thread of its own as long as the object exists, and listens to those of the supervisor.
+/// Counts its own beats, as Watch does. Signals go to the rank's main thread.
 class Heart {
 public:
-  Heart(ShmWorld &world, int rank) {
+  Heart(ShmWorld &world, int rank, pid_t supervisor) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    thread = std::jthread([&world, rank](std::stop_token end) {
+    thread = std::jthread([&world, rank, supervisor](std::stop_token end) {
       std::mutex mutex;
       std::unique_lock lock(mutex);
+      RankStatus &status = world.status(rank);
+      uint32_t heard = 0;
+      int silentBeats = 0;
       for (std::condition_variable_any never; !end.stop_requested();
-           never.wait_for(lock, end, beatEvery, [] { return false; }))
-        world.status(rank).beats.fetch_add(1, std::memory_order_relaxed);
+           never.wait_for(lock, end, beatEvery, [] { return false; })) {
+        status.beats.fetch_add(1, std::memory_order_relaxed);
+        uint32_t before = std::exchange(heard, status.launcherBeats.load(std::memory_order_relaxed));
+        silentBeats = heard == 0 || heard != before ? 0 : silentBeats + 1;
+        if (silentBeats * beatEvery >= supervisorPatience)
+          endSupervisor(world, supervisor, silentBeats * beatEvery >= supervisorPatience + std::chrono::seconds(1));
+      }
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
@@ -47,9 +73,10 @@ private:
   std::jthread thread;
 };
 
-int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
+int runBody(ShmWorld &world, int rank, pid_t parent, const std::function<int(int)> &body) {
   try {
-    Heart heart(world, rank);
+    Heart heart(world, rank, parent);
+    WatchedThread watched(&world.status(rank).main);
     return body(rank);
   } catch (const RankStopped &) {
     // The rank that failed first has recorded its failure.
@@ -65,7 +92,8 @@ int runBody(ShmWorld &world, int rank, const std::function<int(int)> &body) {
 /// Runs a forked process. Exits without the parent's exit handlers, which must not run twice.
 [[noreturn]] void live(ShmWorld &world, int rank, pid_t parent, const std::function<int(int)> &body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int status = getppid() == parent ? runBody(world, rank, body) : 1; // else the parent died before the call of prctl
+  int status =
+      getppid() == parent ? runBody(world, rank, parent, body) : 1; // else the parent died before the call of prctl
   if (status == 0)
     world.status(rank).hasLeft.store(true, std::memory_order_release);
   std::fflush(nullptr);
@@ -179,6 +207,24 @@ std::vector<Sight> lookAt(std::span<const Process> processes, const ShmWorld &wo
   return sights;
 }
 
+/// Returns the failure of a writer of checkpoints on this host that does not move, or, without launchers of other
+/// hosts, of ranks that do not move. Tells such launchers when the ranks of this host cease to move, or move again.
+std::optional<Failure> stallOf(ShmWorld &world, const StallWatch &watch, const Supervision &how, bool &isReported) {
+  if (watch.stalledWriter() >= 0)
+    return writerStall(world.statuses(), watch, world.firstRank(), how.tellStalled);
+  if (watch.isStalled() == isReported)
+    return std::nullopt;
+  isReported = watch.isStalled();
+  std::vector<StalledRank> ranks;
+  if (isReported)
+    ranks = describeStall(world.statuses(), watch, world.firstRank(), how.tellStalled);
+  if (how.others)
+    how.others->reportStall(std::move(ranks));
+  else if (!ranks.empty())
+    return blame(ranks);
+  return std::nullopt;
+}
+
 /// Returns the failure of a neighbour that ended before its ranks completed.
 std::optional<Failure> desertionOf(std::span<const Neighbour> gone, const ShmWorld &world) {
   for (const Neighbour &neighbour : gone)
@@ -227,17 +273,26 @@ std::vector<Process> spawn(ShmWorld &world, const std::function<int(int)> &body)
 std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &world, const Supervision &how) {
   launch::Launchers *others = how.others;
   Watch watch(world.ranks(), how.patience);
+  StallWatch stallWatch(world.ranks(), how.stall);
   PollTimer timer(how.patience.pollMilliseconds);
   std::vector<Neighbour> neighbours = how.neighbours, gone;
   std::optional<Failure> seen; // used if a rank was killed while it recorded its failure
-  bool isReported = false;
+  bool isReported = false, isStallReported = false;
   int stopping = 0, waitedPolls = 0;
   while (std::ranges::any_of(processes, isRunning)) {
     waitForNews(processes, neighbours, gone, others, timer.millisecondsLeft());
     bool isPoll = timer.isOver();
+    for (const Process &process : processes)
+      world.status(process.rank).launcherBeats.fetch_add(1, std::memory_order_relaxed);
     std::optional<Failure> failure = watch.judge(lookAt(processes, world), isPoll);
     if (!failure)
       failure = desertionOf(gone, world);
+    if (!failure && isPoll && !world.isStopped()) {
+      stallWatch.poll(world.statuses(), [&] { return how.endSignal() != 0; });
+      failure = stallOf(world, stallWatch, how, isStallReported);
+      if (failure)
+        failure->rank -= world.firstRank();
+    }
     if (failure) {
       auto own = std::ranges::find(processes, failure->rank, &Process::rank);
       how.describe(failure->rank, *failure);
@@ -255,6 +310,8 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
       exchange(*others, world, isReported, isPoll);
     if (world.isStopped() && isPoll && ++stopping >= how.patience.stoppingPolls)
       killAll(processes);
+    if (stopping >= how.patience.stoppingPolls + mostKillingPolls)
+      break; // a call to a disk that does not answer outlives SIGKILL
   }
   if (others)
     exchange(*others, world, isReported, /*isPoll=*/false);

@@ -4,8 +4,10 @@
 
 #include "runtime/comm/shm.h"
 #include "runtime/launch/launchers.h"
+#include "runtime/launch/stall.h"
 #include "runtime/launch/watch.h"
 
+#include <chrono>
 #include <climits>
 #include <functional>
 #include <sys/types.h>
@@ -28,6 +30,9 @@ std::vector<Process> spawn(ShmWorld &world, std::span<const int> ranks, const st
 /// Forks a process for each rank of `world`.
 std::vector<Process> spawn(ShmWorld &world, const std::function<int(int rank)> &body);
 
+/// The time after which ranks end whose supervisor has been stopped.
+constexpr std::chrono::seconds supervisorPatience{10};
+
 /// The options of supervision.
 struct Supervision {
   Patience patience = {};
@@ -39,6 +44,8 @@ struct Supervision {
   std::function<int()> endSignal = [] { return 0; };
   /// Completes the failure of a rank that could not describe its position. `rank` is the rank's number in the world.
   std::function<void(int rank, Failure &failure)> describe = [](int, Failure &) {};
+  StallPatience stall = {};
+  StallTeller tellStalled = [](int, StalledRank &) {};
 };
 
 /// Waits until all processes have ended. All ranks of `world` stop if a rank fails or sends no heartbeat, or if a

@@ -53,6 +53,7 @@ int liveAsRank(const Program &program, ShmWorld &host, const ResultFile &results
   if (world.ranks() != ranks)
     throw PlanError(fmt::format("MPI has {} processes, the plan {} ranks; start as many", world.ranks(), ranks));
   std::unique_ptr<Communicator> communicator = world.communicator();
+  communicator->activity = &host.status(0).main;
   Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
   tellChannel(host, agreement, world.rank());
   auto abort = [&](const Failure &failure) {

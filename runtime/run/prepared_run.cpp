@@ -187,7 +187,8 @@ PreparedRun::PreparedRun(const Program &program, const RunOptions &wanted, const
       checkpoints(openCheckpoints(program, wanted, place.token, dataText)),
       context{program,           options, *data.training,    data.heldOut.get(), 0, Metrics(options),
               Gatherer(program), {},      checkpoints.get(), start.get(),        {}} {
-  context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
+  if (options.keepSteps)
+    context.result.steps.reserve(std::clamp<int64_t>(options.steps, 0, maxReserved));
   context.peakFlops = peakFlops(program, threads, place);
   context.saveChoice = data.saves;
   if (!hasPeers(wanted))

@@ -2,6 +2,7 @@
 
 #include "runtime/crash_report.h"
 #include "runtime/files/atomic_file.h"
+#include "runtime/launch/thread_stack.h"
 
 #include <fmt/format.h>
 #include <new>
@@ -59,8 +60,11 @@ bool runRank(RunContext &context, const RankPlace &place) {
   std::unique_ptr<Device> device;
   std::optional<Executor> executor;
   bool isDone = false;
+  Activity *activity = place.status ? &place.status->main : nullptr;
+  WatchedThread watched(activity);
   try {
     communicator = place.open();
+    communicator->activity = activity;
     Agreement agreement(*communicator, place.isFirstHere, place.spins);
     if (std::string fault = meet(context, agreement); !fault.empty()) {
       if (place.isFirstHere)

@@ -106,15 +106,17 @@ void ResultFile::write(const RankResult &result) const {
     saves.push_back(rowOf(save));
   for (const RollbackRecord &rollback : result.run.rollbacks)
     rollbacks.push_back(rowOf(rollback));
-  std::vector<uint8_t> bytes = Json::to_cbor({{"steps", steps},
-                                              {"rollbacks", rollbacks},
-                                              {"saves", saves},
-                                              {"evaluations", evaluations},
-                                              {"signal", result.run.stopSignal},
-                                              {"divergence", result.run.divergence},
-                                              {"load", result.loadFault},
-                                              {"metrics", result.metricsFault},
-                                              {"refusal", rowOf(result.startupError)}});
+  std::vector<uint8_t> bytes =
+      Json::to_cbor({{"steps", steps},
+                     {"all_steps", {result.run.stepCount, result.run.stepSeconds, result.run.isAnyApplied}},
+                     {"rollbacks", rollbacks},
+                     {"saves", saves},
+                     {"evaluations", evaluations},
+                     {"signal", result.run.stopSignal},
+                     {"divergence", result.run.divergence},
+                     {"load", result.loadFault},
+                     {"metrics", result.metricsFault},
+                     {"refusal", rowOf(result.startupError)}});
   for (size_t at = 0; at < bytes.size();) {
     ssize_t count = pwrite(file, bytes.data() + at, bytes.size() - at, static_cast<off_t>(at));
     if (count <= 0)
@@ -140,6 +142,10 @@ std::optional<RankResult> ResultFile::read() const {
   RankResult result;
   for (const Json &row : json.at("steps"))
     result.run.steps.push_back(stepOf(row));
+  const Json &all = json.at("all_steps");
+  result.run.stepCount = all.at(0);
+  result.run.stepSeconds = all.at(1);
+  result.run.isAnyApplied = all.at(2);
   for (const Json &row : json.at("saves"))
     result.run.saves.push_back({row.at(0), row.at(1), row.at(2), row.at(3), row.at(4), row.at(5)});
   for (const Json &row : json.at("rollbacks"))

@@ -4,8 +4,10 @@
 #include "messages/error_line.h"
 #include "runtime/comm/local.h"
 #include "runtime/crash_report.h"
+#include "runtime/describe_place.h"
 #include "runtime/run/failure_report.h"
 #include "runtime/run/prepared_run.h"
+#include "runtime/run/progress_watch.h"
 #include "runtime/run/rank.h"
 #include "runtime/run/run_processes.h"
 
@@ -50,13 +52,13 @@ void runThreads(PreparedRun &run, LocalWorld &world) {
   runRank(run.context, placeOf(0));
 }
 
-/// The time within which the other ranks of a crashed process must stop.
+/// The time within which the other ranks of a process must stop after a crash or a stall.
 constexpr std::chrono::milliseconds crashPatience{1000};
 
-/// Reports a crash from the signal handler, after the other ranks have stopped, and ends the process. A crash ends all
-/// ranks.
-[[noreturn]] void endCrashed(const Program &program, const RunOptions &options, LocalWorld &world,
-                             const Failure &failure) {
+/// Reports a crash, from the signal handler, or a stall, after the other ranks have stopped, and ends the process with
+/// all ranks.
+[[noreturn]] void endFailed(const Program &program, const RunOptions &options, LocalWorld &world,
+                            const Failure &failure) {
   world.abort(failure);
   auto end = std::chrono::steady_clock::now() + crashPatience;
   auto isMoving = [&](int rank) { return rank != failure.rank && !world.status(rank).hasEnded.load(); };
@@ -72,10 +74,17 @@ constexpr std::chrono::milliseconds crashPatience{1000};
 
 RunResult runInThreads(const Program &program, const RunOptions &options) {
   int ranks = program.mesh().ranks();
+  std::optional<StartWatch> start(options);
   PreparedRun run(program, options, {.hostRanks = ranks});
+  start.reset();
   LocalWorld world(ranks);
-  onCrash([&](const Failure &failure) { endCrashed(program, options, world, failure); });
-  runThreads(run, world);
+  onCrash([&](const Failure &failure) { endFailed(program, options, world, failure); });
+  {
+    ProgressWatch watch(
+        options, world.statuses(), [&](int rank, StalledRank &to) { describeStalled(program, world.status(rank), to); },
+        [&](const Failure &failure) { endFailed(program, options, world, failure); });
+    runThreads(run, world);
+  }
   onCrash({});
   std::optional<Failure> failure = world.failure();
   if (!failure)

@@ -4,6 +4,7 @@
 #include "runtime/crash_report.h"
 #include "runtime/run/failure_report.h"
 #include "runtime/run/prepare_rank.h"
+#include "runtime/run/progress_watch.h"
 #include "runtime/run/rank.h"
 #include "runtime/run/rank_processes.h"
 #include "runtime/run/run_processes.h"
@@ -73,6 +74,7 @@ HostsRun::HostsRun(const Program &program, const RunOptions &options)
   guardStartup(options, [&] {
     requireRecordsOnly(options);
     requireDevices(program, options, topology.ranks);
+    StartWatch start(options);
     // The forked ranks of this process share the datasets.
     data = openData(program, options, {.hostRanks = options.hostRanks(topology.world)});
   });
@@ -125,6 +127,7 @@ int HostsRun::runProcess(size_t index) {
   onCrash([&](const Failure &failure) { host.abort(failure); });
   int rank = topology.ranks[index];
   std::unique_ptr<Communicator> communicator = openHosts(host, rank, topology.world, std::move(channels[index]));
+  communicator->activity = &host.status(static_cast<int>(index)).main;
   Agreement agreement(*communicator, /*isFirstHere=*/true, /*spins=*/0);
   prepareRank(prepared, program, options, agreement, rank, data);
   bool isDone = runRank(prepared->context,

@@ -6,6 +6,7 @@
 #include "runtime/launch/host_rendezvous.h"
 #include "runtime/run/failure_report.h"
 #include "runtime/run/prepared_run.h"
+#include "runtime/run/progress_watch.h"
 #include "runtime/run/rank.h"
 #include "runtime/run/rank_processes.h"
 #include "runtime/run/startup_guard.h"
@@ -69,7 +70,9 @@ HostRun::HostRun(const Program &program, const RunOptions &options)
 /// wait for both.
 void HostRun::open() {
   int all = program.mesh().ranks();
+  std::optional<StartWatch> watch(options); // its thread ends before ranks are forked
   prepared.emplace(program, options, ProcessPlace{.hostRanks = all});
+  watch.reset();
   world = rendezvous ? ShmWorld::openForOthers(all, sharedBytesOf(program))
                      : std::make_unique<ShmWorld>(all, sharedBytesOf(program));
   if (rendezvous)
@@ -82,6 +85,7 @@ void HostRun::visit() {
   launch::HostRendezvous::Setup setup = rendezvous->receive();
   world = ShmWorld::join(setup.file);
   try {
+    StartWatch watch(options);
     prepared.emplace(program, options,
                      ProcessPlace{.hostRanks = program.mesh().ranks(),
                                   .token = setup.checkpointToken,

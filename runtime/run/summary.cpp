@@ -6,15 +6,11 @@
 #include "runtime/train/divergence.h"
 #include "runtime/train/stop.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 
 namespace espalier::rt {
 
 std::string closingSummary(const RunResult &result, const RunOptions &options) {
-  double seconds = 0;
-  for (const StepRecord &step : result.steps)
-    seconds += step.seconds;
   std::string text = !result.divergence.empty() ? std::string("diverged")
                      : result.stopSignal        ? fmt::format("stopped by {}", signalName(result.stopSignal))
                                                 : std::string("done");
@@ -26,7 +22,7 @@ std::string closingSummary(const RunResult &result, const RunOptions &options) {
                        options.steps);
   if (!result.steps.empty())
     text += fmt::format(" after step {} of {}", result.steps.back().step, options.steps);
-  text += fmt::format(": {} in {:.1f} s", counted(static_cast<int64_t>(result.steps.size()), "step"), seconds);
+  text += fmt::format(": {} in {:.1f} s", counted(result.stepCount, "step"), result.stepSeconds);
   if (!checkpoint.empty())
     return text + fmt::format("; checkpoint {}{}", checkpoint, result.stopSignal ? ", --resume continues from it" : "");
   if (!result.stopSignal)
@@ -39,10 +35,9 @@ std::string divergenceSentence(const RunResult &result, const RunOptions &option
   std::string kept = !checkpoint.empty()          ? "the last good checkpoint is " + checkpoint
                      : options.checkpoint.empty() ? std::string("nothing is saved without --checkpoint")
                                                   : "there is no good checkpoint in " + options.checkpoint.string();
-  bool isEverApplied = std::ranges::any_of(result.steps, &StepRecord::isApplied);
   double lossScale = result.steps.empty() ? 1 : result.steps.back().lossScale;
   return fmt::format("the run diverged: {}; {}; {}{}", result.divergence, kept,
-                     divergenceAdvice(settings, isEverApplied, lossScale),
+                     divergenceAdvice(settings, result.isAnyApplied, lossScale),
                      checkpoint.empty() ? "" : ", with --resume --accept-changes");
 }
 

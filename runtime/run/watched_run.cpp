@@ -50,6 +50,10 @@ Patience launcherPatienceOf(const RunOptions &options) {
   return patience;
 }
 
+StallPatience stallPatienceOf(const RunOptions &options) {
+  return {.seconds = options.stallSeconds, .endSeconds = options.failureSeconds};
+}
+
 std::optional<RankFailure> watchRun(const Program &program, const RunOptions &options, ShmWorld &world,
                                     std::vector<Process> &processes, const OtherWatchers &others) {
   Supervision how{.patience = patienceOf(options), .neighbours = others.neighbours, .others = others.launchers};
@@ -65,6 +69,8 @@ std::optional<RankFailure> watchRun(const Program &program, const RunOptions &op
       failure.endSignal = endSignalOf(options, *own);
     describePlace(program.plan(), program.mesh().stage(world.firstRank() + rank), world.status(rank), failure);
   };
+  how.stall = stallPatienceOf(options);
+  how.tellStalled = [&](int rank, StalledRank &to) { describeStalled(program, world.status(rank), to); };
   std::optional<Failure> failure = supervise(processes, world, how);
   if (!failure) {
     if (others.launchers)

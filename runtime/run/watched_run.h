@@ -16,6 +16,9 @@ Patience patienceOf(const RunOptions &options);
 /// in this time.
 Patience launcherPatienceOf(const RunOptions &options);
 
+/// Returns the time for which nobody may move.
+StallPatience stallPatienceOf(const RunOptions &options);
+
 /// The peers that supervise other ranks of the run.
 struct OtherWatchers {
   std::vector<Neighbour> neighbours = {}; ///< of this host

@@ -135,12 +135,14 @@ struct RunOptions {
   std::optional<int64_t> evalBatches;             ///< micro-batches per replica; unset: evaluationBatches, or all
   bool keepGradients = false;                     ///< fill RunResult::gradients
   bool keepParameters = false;                    ///< fill RunResult::parameters
+  bool keepSteps = true;                          ///< keep all steps in RunResult::steps, not only the last ones
   bool log = false;                               ///< lines on standard output
   std::optional<int64_t> logEvery;                ///< steps between log lines; unset: 1, but none on a terminal
   std::filesystem::path status;                   ///< JSON file with the host of each rank; empty: none
   std::filesystem::path trace;                    ///< trace file of the last trained step; empty: none
   std::filesystem::path failureReport;            ///< written if a rank fails; empty: none
   double failureSeconds = 5;                      ///< limit for the end of all processes after a failure
+  std::optional<double> stallSeconds;             ///< for which nobody may move, 0: for ever; unset: see StallPatience
   std::string resumeCommand;                      ///< for the failure report
   std::vector<RestartRecord> restarts;            ///< of this elastic run until now
   std::optional<Fault> fault;                     ///< a failure to inject, for tests
@@ -161,7 +163,11 @@ inline bool savesBeforeTheEnd(const RunOptions &options) {
 
 /// The result of a run.
 struct RunResult {
+  /// The steps that RunOptions::keepSteps keeps. Without it, at least the last 1,000, so that memory does not grow.
   std::vector<StepRecord> steps;
+  int64_t stepCount = 0;     ///< of all steps
+  double stepSeconds = 0;    ///< of all steps together
+  bool isAnyApplied = false; ///< some step has changed the weights
   std::vector<SaveRecord> saves;
   std::vector<RollbackRecord> rollbacks;
   std::vector<EvaluationRecord> evaluations;

@@ -245,6 +245,7 @@ void Trainer::trainStep() {
   divergence = divergenceRule.judge(outcome, state);
   isSaveProven |= std::isfinite(outcome.loss); // NaN without labels; then the weights are still those of the save
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  showStepSeconds(seconds.count());
   StepRecord made = isLeader() ? record(outcome, seconds.count()) : StepRecord();
   countIfDue(made);
   if (context.options.keepGradients)
@@ -255,10 +256,33 @@ void Trainer::trainStep() {
     context.options.inspect(executor);
   if (!isLeader())
     return;
-  context.result.steps.push_back(std::move(made));
+  keep(std::move(made));
   context.metrics.add(context.result.steps.back());
   if (context.options.onStep)
     context.options.onStep(context.result.steps.back());
+}
+
+void Trainer::keep(StepRecord record) {
+  constexpr std::ptrdiff_t mostKept = 1000;
+  RunResult &result = context.result;
+  ++result.stepCount;
+  result.stepSeconds += record.seconds;
+  result.isAnyApplied |= record.isApplied;
+  result.steps.push_back(std::move(record));
+  if (!context.options.keepSteps && std::ssize(result.steps) == 2 * mostKept)
+    result.steps.erase(result.steps.begin(), result.steps.begin() + mostKept);
+}
+
+void Trainer::showStepSeconds(double seconds) {
+  constexpr size_t window = 31;
+  if (stepSeconds.size() < window)
+    stepSeconds.push_back(seconds);
+  else
+    stepSeconds[static_cast<size_t>(state.step) % window] = seconds;
+  std::vector<double> sorted = stepSeconds;
+  auto middle = sorted.begin() + std::ssize(sorted) / 2;
+  std::ranges::nth_element(sorted, middle);
+  executor.shown().stepSeconds = static_cast<float>(*middle);
 }
 
 void Trainer::prepareSaves() {

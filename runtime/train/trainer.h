@@ -86,6 +86,10 @@ private:
   void endRun();
   Loss evaluateBatches(BatchLoader &from, int64_t consumed, int64_t batches);
   StepRecord record(const StepOutcome &outcome, double seconds);
+  /// Adds a step to the result.
+  void keep(StepRecord record);
+  /// Publishes the median duration of the last steps.
+  void showStepSeconds(double seconds);
   /// Finds the counters of layers, and agrees with the other ranks on when they are read.
   void beginCounters();
   /// Adds the loads of experts since the last call, and the attention scores of the step, to the record if they are
@@ -112,6 +116,7 @@ private:
   std::optional<ScoreCounters> scoreCounters;   ///< set if the plan has counters of attention scores
   int64_t countSteps = 0, countedSteps = 0;     ///< steps between readings of the counters, and since the last one
   int64_t firstStep = 0;
+  std::vector<double> stepSeconds; ///< of the last steps
   DivergenceRule divergenceRule;
   std::string divergence; ///< the result of the rule
   bool isStopped = false; ///< by a signal, on all ranks after the same entry

@@ -4,6 +4,7 @@
 #include "format/plan_file.h"
 #include "runtime/device/cpu/kernel_object.h"
 #include "runtime/status.h"
+#include "runtime/verify/kernel_code.h"
 #include "runtime/verify/limits.h"
 #include "runtime/verify/rules.h"
 
@@ -277,6 +278,13 @@ void Structure::checkObject(const pb::Object &object) {
   bool isCuda = plan.target() == "cuda";
   if (isCuda ? !object.level().starts_with("sm_") : levelNumber(object.level()) == 0)
     add("a kernel object has the unknown level '{}'", object.level());
+  if (!isCuda && plan.kernels_size() > 0) {
+    std::set<std::string_view> symbols;
+    for (const pb::Kernel &kernel : plan.kernels())
+      symbols.insert(kernel.symbol());
+    if (std::string fault = codeFault(object.code(), symbols); !fault.empty())
+      add("the kernel object for {} {}: this compiler does not emit such code", object.level(), fault);
+  }
   if (object.geometry_size() != (isCuda ? plan.kernels_size() : 0))
     return add("a kernel object has {} geometries for {} kernels", object.geometry_size(), plan.kernels_size());
   for (int i = 0; i < object.geometry_size(); ++i) {

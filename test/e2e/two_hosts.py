@@ -2,11 +2,12 @@
 """Runs a command on the first of two hosts, or on a third machine. All are network namespaces. The third machine has a
 switch with a cable to each host.
 
-Usage: two_hosts.py [--outside] [--after STEPS cut|mend|die|kill] COMMAND ...
+Usage: two_hosts.py [--outside] [--lossy] [--after STEPS cut|drop|mend|die|kill] COMMAND ...
 In the command, {first} and {second} are the hosts' addresses, 10.0.0.1 and 10.0.0.2. {agent} is a program that runs
 a line on a host that the network reaches, like ssh: agent [OPTION ...] ADDRESS LINE .... After STEPS lines of steps, the first host's cable is
 cut, every process of the second host is killed, or the last rank in STATUS (the file after --status) is killed. With
-`mend`, the cable is cut until the run has restarted and trained a step, and then it is whole again; prints whether that
+`drop`, the first host receives no more messages of MPI's ports 20000 to 20099, while the launchers reach each other; with
+--lossy, it loses 30 % of these from the beginning. With `mend`, the cable is cut until the run has restarted and trained a step, and then it is whole again; prints whether that
 step came within 20 seconds.
 ESPALIER_SECOND_HOST is a command that changes the second host before a line runs there: mounts are its own.
 Prints the command's output and, after such a fault, whether the command needed more than 5 seconds to end. Always
@@ -39,6 +40,13 @@ def processes_of(host):
             if stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"]
 
 
+def lose(*match):
+    """Lets the first host drop messages of MPI that match."""
+    for port in ("--dports", "--sports"):
+        subprocess.run(["ip", "netns", "exec", first, "iptables", "-A", "INPUT", "-p", "tcp", "-m", "multiport", port,
+                        "20000:20099", *match, "-j", "DROP"], check=True)
+
+
 def kill_all(host):
     for pid in processes_of(host):
         with contextlib.suppress(ProcessLookupError):  # the process may have ended with its parent
@@ -55,6 +63,8 @@ addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 words = sys.argv[1:]
 home = outside if words[0] == "--outside" else first
 words = words[words[0] == "--outside":]
+is_lossy = words[0] == "--lossy"
+words = words[is_lossy:]
 steps, fate = (int(words[1]), words[2]) if words[0] == "--after" else (0, "")
 words = words[3:] if fate else words
 signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # exits through the cleanup below
@@ -85,6 +95,8 @@ with tempfile.TemporaryDirectory() as folder:
         for name, device, address in zip(names, [*cables, "switch"], addresses):
             for line in (f"addr add {address}/24 dev {device}", f"link set {device} up", "link set lo up"):
                 ip("-n", name, *line.split())
+        if is_lossy:
+            lose("-m", "statistic", "--mode", "random", "--probability", "0.3")
         process = subprocess.Popen(["ip", "netns", "exec", home, "unshare", "--uts", "sh", "-c",
                                     f'hostname {home}; exec "$@"', "sh", *words],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -95,6 +107,8 @@ with tempfile.TemporaryDirectory() as folder:
         begin = time.monotonic()
         if fate in ("cut", "mend"):
             ip("-n", first, "link", "set", cables[0], "down")
+        elif fate == "drop":
+            lose()
         elif fate == "die":
             kill_all(second)
         elif fate == "kill":

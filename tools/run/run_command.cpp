@@ -215,6 +215,7 @@ int runPlanFile(RunArguments &arguments) {
   std::optional<rt::Program> prepared;
   arguments.options.keepGradients = !arguments.dumpGradients.empty();
   arguments.options.keepParameters = !arguments.dumpParameters.empty();
+  arguments.options.keepSteps = arguments.json || !arguments.report.empty();
   arguments.options.nonFinite = arguments.allowsNan ? rt::NonFinite::Accepted : rt::NonFinite::Refused;
   chooseRendezvous(arguments.comm, arguments.options);
   arguments.options.resumeCommand = resumeLine(*arguments.options.topology);
@@ -366,6 +367,10 @@ void addRunOptions(const Verb &run, RunArguments &arguments) {
   run.option("--failure-timeout", options.failureSeconds,
              "seconds within which all processes of all hosts have ended after one failed; default: 5")
       .range(1.0, 3600.0);
+  run.option("--stall-timeout", options.stallSeconds,
+             "seconds after which a run ends in which no rank goes on; 0: never; default: 60, or 20 median steps if "
+             "they are longer")
+      .range(0.0, 1e6);
   run.option("--eval-every", options.evalEvery, "steps between evaluations on held-out data").range(0, mostSteps);
   arguments.evaluation = run.group("evaluations");
   arguments.evaluation.choice<rt::Split>(

@@ -13,6 +13,8 @@ namespace fs = std::filesystem;
 
 constexpr int mostLevels = 8;
 constexpr size_t mostBases = 16;
+/// Of one file, with the bases of its bases; a base that several name counts each time.
+constexpr size_t mostReads = 256;
 
 /// Sets `key` of a map and replaces an earlier entry.
 void setEntry(YamlNode &map, const YamlEntry &entry) {
@@ -98,6 +100,12 @@ private:
       if (isItself || !fs::exists(place, ignored))
         continue;
       std::string path = place.lexically_normal().string();
+      if (++reads > mostReads) {
+        if (reads == mostReads + 1)
+          diagnostics.error(name.where,
+                            fmt::format("base_config takes at most {} files with the bases of its bases", mostReads));
+        return nullptr;
+      }
       YamlPtr base = loadYaml(path, diagnostics);
       if (base && !base->isMap())
         diagnostics.error(base->where, fmt::format("a base is a map of sections, got {}", flowText(*base)));
@@ -114,6 +122,7 @@ private:
   const std::vector<std::string> &folders;
   BaseMerge merge;
   Diagnostics &diagnostics;
+  mutable size_t reads = 0;
 };
 
 } // namespace

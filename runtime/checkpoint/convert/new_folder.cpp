@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/convert/new_folder.h"
 
 #include "runtime/checkpoint/safetensors.h"
+#include "runtime/files/partial_path.h"
 #include "runtime/status.h"
 
 #include <fmt/format.h>
@@ -16,15 +17,19 @@ NewFolder::NewFolder(const std::filesystem::path &wanted)
     throw PlanError(fmt::format("{}: cannot be made a folder", wanted.string()));
   if (std::filesystem::exists(target) && !std::filesystem::is_empty(target))
     throw PlanError(fmt::format("{}: is not empty; give a new folder", wanted.string()));
-  partial = target.parent_path() / fmt::format(".{}.partial-{}", target.filename().string(), getpid());
+  sweepPartials(target);
+  partial = partialPath(target);
   std::filesystem::create_directories(partial, error);
   if (error)
     throw PlanError(fmt::format("{}: cannot be made a folder: {}", wanted.string(), error.message()));
+  hold = holdPartial(partial);
 }
 
 NewFolder::~NewFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(partial, ignored);
+  if (hold >= 0)
+    close(hold);
 }
 
 void NewFolder::commit() {

@@ -20,6 +20,7 @@ public:
 
 private:
   std::filesystem::path target, partial;
+  int hold = -1; ///< of holdPartial()
 };
 
 } // namespace espalier::rt

@@ -105,7 +105,9 @@ void TransferQueues::progress() {
 }
 
 void TransferQueues::wait(TransferTicket ticket) {
+  Waits waits(communicator.activity, Activity::Ranks);
   for (int spin = 0;; ++spin) {
+    waits.look();
     uint32_t seen = communicator.epoch();
     progress();
     if (hasEnded(ticket))

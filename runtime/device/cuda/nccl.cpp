@@ -245,6 +245,8 @@ void NcclGroups::abort() noexcept {
 }
 
 void throwIfStopped(espalier::rt::Communicator &communicator) {
+  if (communicator.activity)
+    communicator.activity->look();
   Ticket none;
   if (communicator.poll(none) == Progress::Stopped)
     throw RankStopped();

@@ -1,6 +1,9 @@
 // Only one run uses a folder at a time, even after a run was killed. Writes never follow a link out of the folder.
 #include "runtime/checkpoint/commit.h"
 
+#include "runtime/checkpoint/convert/new_folder.h"
+#include "runtime/files/partial_path.h"
+
 #include "test/runtime/checkpoint/checkpoint_fixture.h"
 
 #include <chrono>
@@ -101,6 +104,66 @@ TEST_F(Commit, FollowsNoLink) {
   fs::create_symlink(target, folder / ".lock");
   EXPECT_THAT(refusal(), HasSubstr("cannot hold checkpoints"));
   EXPECT_EQ(read(target), "precious");
+}
+
+/// A checkpoint that `latest` cannot name is complete and resumes, which the error says.
+TEST_F(Commit, ALatestThatCannotBeRenamed) {
+  fs::create_directories(folder / fmt::format(".latest.{}.part", getpid()) / "in the way");
+  std::string fault;
+  {
+    CheckpointFolder held(folder);
+    fs::create_directories(folder / fmt::format(".latest.{}.part", getpid()) / "in the way");
+    held.begin(2);
+    try {
+      held.commit(2, "{}");
+    } catch (const LatestFault &error) {
+      fault = error.what();
+      EXPECT_EQ(error.name, "step-00000002");
+    }
+  }
+  std::string complete = (folder / "step-00000002").string();
+  EXPECT_THAT(fault, HasSubstr(fmt::format("{} is complete, and --resume continues from {}", complete, complete)));
+}
+
+/// A folder that was moved away under the run belongs to somebody else.
+TEST_F(Commit, AReplacedFolderIsNoticed) {
+  CheckpointFolder held(folder);
+  held.begin(1);
+  fs::rename(folder, folder.string() + ".away");
+  CheckpointFolder other(folder); // nothing keeps another run from it
+  auto fault = [&](auto &&work) {
+    try {
+      work();
+    } catch (const PlanError &error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(fault([&] { held.begin(2); }), HasSubstr("is not the folder that this run has locked"));
+  EXPECT_THAT(fault([&] { held.commit(1, "{}"); }), HasSubstr("another run may write there"));
+  other.begin(2);
+  fs::remove_all(folder.string() + ".away");
+}
+
+/// A new folder of `convert` removes what killed processes have left beside it, but nothing that another machine, which
+/// holds it, may be writing.
+TEST_F(Commit, ANewFolderSweepsLeftovers) {
+  pid_t dead = fork();
+  if (dead == 0)
+    _exit(0);
+  ASSERT_EQ(waitpid(dead, nullptr, 0), dead);
+  fs::path left = folder / fmt::format(".out.{}.part", dead), held = folder / fmt::format(".out.{}.part", dead + 1);
+  for (const char *name : {".out.x.part", ".other.1.part"})
+    fs::create_directories(folder / name);
+  fs::create_directories(left / "inside");
+  fs::create_directories(held);
+  int hold = holdPartial(held);
+  NewFolder made(folder / "out");
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(held));
+  EXPECT_TRUE(fs::exists(folder / ".out.x.part") && fs::exists(folder / ".other.1.part"));
+  EXPECT_TRUE(fs::exists(made.path()));
+  close(hold);
 }
 
 TEST_F(Commit, AnUnusableFolderIsAUserError) {

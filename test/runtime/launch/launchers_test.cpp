@@ -95,6 +95,37 @@ TEST_F(LaunchersTest, AFailureStopsAllAndIsOneReport) {
     EXPECT_EQ(reportOf(rank), "rank 1 in step 8, RUN: no more paper; all ranks stopped 0:in/3 2:out/1");
 }
 
+/// A run stalls when no rank of any host moves. The first launcher names the rank at the end of the chain.
+TEST_F(LaunchersTest, AStallNeedsAllHosts) {
+  joinAll(3);
+  StalledRank stuck{1, 60, {}, "fsync"}, first{0, 60, {{1}, "in/3"}, ""}, last{2, 60, {{0}, "out/1"}, ""};
+  hosts[0].launchers->reportStall({first});
+  hosts[1].launchers->reportStall({stuck});
+  turn(3);
+  EXPECT_FALSE(hosts[0].launchers->failure()) << "rank 2 moves";
+  hosts[0].launchers->reportStall({});
+  hosts[2].launchers->reportStall({last});
+  turn(3);
+  EXPECT_FALSE(hosts[0].launchers->failure()) << "rank 0 moves again";
+  hosts[0].launchers->reportStall({first});
+  turn(2);
+  for (auto &[rank, host] : hosts) {
+    ASSERT_TRUE(host.launchers->failure()) << rank;
+    EXPECT_EQ(host.launchers->failure()->rank, 1);
+    EXPECT_THAT(host.launchers->failure()->message, HasSubstr("rank 2 waits for out/1; its stack is fsync"));
+  }
+}
+
+/// A host whose ranks have completed does not count.
+TEST_F(LaunchersTest, AStallOfTheHostsThatAreLeft) {
+  joinAll(2);
+  hosts[1].launchers->leave();
+  hosts[0].launchers->reportStall({{0, 60, {}, "fsync"}});
+  turn(2);
+  ASSERT_TRUE(hosts[0].launchers->failure());
+  EXPECT_EQ(hosts[0].launchers->failure()->rank, 0);
+}
+
 TEST_F(LaunchersTest, TheWaitForReportsIsBounded) {
   joinAll(3);
   hosts[1].launchers->report(failureOf(1, "no more paper"));

@@ -46,6 +46,22 @@ protected:
   fs::path folder;
 };
 
+/// A run of many steps keeps the records of the last ones alone, unless its caller needs all.
+TEST_F(RunEnd, MemoryDoesNotGrowWithSteps) {
+  options = {};
+  RunOptions run = runOptions(2500);
+  run.checkpoint.clear();
+  run.keepSteps = false;
+  RunResult result = runPlan(Program(samplePlan(options)), run);
+  EXPECT_LT(result.steps.size(), 2000u);
+  EXPECT_GE(result.steps.size(), 1000u);
+  EXPECT_EQ(result.steps.back().step, 2500);
+  EXPECT_EQ(result.stepCount, 2500);
+  EXPECT_GT(result.stepSeconds, 0);
+  EXPECT_TRUE(result.isAnyApplied);
+  EXPECT_THAT(closingSummary(result, run), HasSubstr("done after step 2500 of 2500: 2500 steps in"));
+}
+
 class RunEndOfSaves : public RunEnd, public testing::WithParamInterface<SaveMode> {};
 
 INSTANTIATE_TEST_SUITE_P(Modes, RunEndOfSaves, testing::Values(SaveMode::sync, SaveMode::background),

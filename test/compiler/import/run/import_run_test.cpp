@@ -123,6 +123,12 @@ TEST(ImportRun, FaultsOfBaseConfigs) {
   EXPECT_THAT(imported.diagnostics.render(), HasSubstr("run.yaml:1:26: error: base_config has no file"));
   std::string cycle = write("cycle.yaml", "base_config: cycle.yaml\n");
   EXPECT_THAT(importRun(cycle).diagnostics.render(), HasSubstr("base_config takes at most 16 files, 8 levels deep"));
+  std::string names = "wide.yaml";
+  for (int i = 1; i < 16; ++i)
+    names += ", wide.yaml";
+  std::string wide = write("wide.yaml", "base_config: [" + names + "]\n"); // 16^8 reads
+  EXPECT_THAT(importRun(wide).diagnostics.render(),
+              HasSubstr("base_config takes at most 256 files with the bases of its bases"));
   fs::remove_all(folder);
 }
 
