@@ -7,7 +7,6 @@ from typing import Any, Iterator
 
 import numpy
 
-from . import _native
 from .errors import InputError
 from .planning import PathLike
 
@@ -37,6 +36,7 @@ class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
 
     def __init__(self, folder: PathLike, kind: str = "value") -> None:
         """``kind``: value, or the optimizer state master, moment1, moment2 or momentum."""
+        from . import _native  # here, for espalier.trace does without the module
         self._native = _native.Checkpoint(os.fspath(folder))
         self._kind = kind
         self._names = self._native.names(kind)

@@ -8,7 +8,6 @@ import os
 import tempfile
 from typing import Any, Callable, Optional, Sequence, Union
 
-from . import _native
 from .errors import InputError
 from .planning import PathLike, Plan, compile
 
@@ -79,6 +78,7 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
         if isinstance(plan, Plan):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             plan = compile(plan, os.path.join(folder, "run.plan"))
+        from . import _native  # here, for espalier.trace does without the module
         lines = _native.run(os.fspath(plan), words, steps, path(metrics), path(checkpoint), path(load), save_every,
                             eval_every, resume, threads,
                             None if callback is None else lambda line: callback(json.loads(line)))

@@ -7,9 +7,9 @@
 namespace espalier::rt {
 
 /// Fills the labels and weights of module `further` of one sample: at each position those that stand `further` tokens
-/// later. Both are zero where the sample ends before, and where the token that the module reads there belongs to another
-/// document; `visibleFrom` has the first token of each position's document. The weights are scaled so that they have the
-/// same sum as `weights`: the module's loss is then a mean over its own tokens, as in Megatron-LM.
+/// later. Both are zero where the sample ends before, and where the token that the module reads there belongs to
+/// another document; `visibleFrom` has the first token of each position's document. The weights are scaled so that they
+/// have the same sum as `weights`: the module's loss is then a mean over its own tokens, as in Megatron-LM.
 template <typename Label, typename Weight, typename Place>
 void fillFurther(int further, std::span<const Label> labels, std::span<const Weight> weights,
                  std::span<const Place> visibleFrom, std::span<Label> furtherLabels, std::span<Weight> furtherWeights) {

@@ -11,7 +11,7 @@ trap 'rm -rf "$scratch"' EXIT
 if [ ! -x "$python" ]; then
   python3 -m venv "$root/build-oracles"
   if ! "$python" -m pip install --quiet "torch>=1.13" "transformers>=4.44" "peft>=0.11" "numpy<3" safetensors openai \
-    pyarrow "lm_eval[hf,api]"; then
+    pyarrow pytest pyyaml "lm_eval[hf,api]"; then
     rm -rf "$root/build-oracles"
     echo "skipped: torch and transformers cannot be installed here"
     exit 0
@@ -96,6 +96,8 @@ adapters deepseek_v3 3 6 '[q_a_proj, q_b_proj, kv_a_proj_with_mqa, kv_b_proj, o_
 # transformers finetunes each model and must reproduce the recorded losses; then ranks finetune from each weight format.
 "$python" "$root/test/golden/transformers_reference.py" --agrees
 "$build/test/bin/transformers_test" --gtest_filter='*Finetuning*'
+# Model files from the code of transformers, without the shipped files of these families.
+ESPALIER=$espalier PYTHONPATH=$root/python "$python" -m pytest -q -p no:cacheprovider "$root/python/tests/test_trace.py"
 cd "$scratch"
 "$espalier" compile "$root/configs/tiny_gpt.yaml" -o train.plan --cluster cpu_local:1x1 --set parallel_config.data_parallel=1 \
   --set parallel_config.model_parallel=1 --set parallel_config.pipeline_stage=1
