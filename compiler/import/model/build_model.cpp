@@ -3,6 +3,7 @@
 #include "compiler/import/model/build_model.h"
 
 #include "compiler/import/model/build_activations.h"
+#include "compiler/import/model/build_losses.h"
 #include "compiler/import/model/build_norms.h"
 #include "compiler/import/model/build_positions.h"
 #include "compiler/import/model/build_routing.h"
@@ -71,7 +72,6 @@ private:
   FailureOr<Value> decay(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> state(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> dropout(const OpDescription &op, ArrayRef<Value> in);
-  Value tokenLosses(ArrayRef<Value> in);
   FailureOr<Value> crossEntropy(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> furtherLoss(const OpDescription &op, ArrayRef<Value> in);
   FailureOr<Value> route(const OpDescription &op, ArrayRef<Value> in);
@@ -342,31 +342,18 @@ FailureOr<Value> SegmentBuilder::dropout(const OpDescription &op, ArrayRef<Value
                                           ArrayAttr(), DenseI64ArrayAttr()));
 }
 
-// Sum over tokens of weight * (log sum exp(logits) - logits[label]).
-Value SegmentBuilder::tokenLosses(ArrayRef<Value> in) {
-  Value logits = in[0], labels = in[1], weights = in[2];
-  int64_t vocabulary = model.dims.at("vocab");
-  if (cast<RankedTensorType>(logits.getType()).getShape().back() != vocabulary)
-    logits = b.create<model::MaskTailOp>(loc, logits.getType(), logits, b.getI64IntegerAttr(vocabulary),
-                                         b.getF64FloatAttr(-30000), Attribute());
-  Value maximum = reduceLast<model::ReduceMaxOp>(logits);
-  Value powers = unary<model::ExpOp>(binary<model::SubOp>(logits, maximum));
-  Value logSum = binary<model::AddOp>(unary<model::LogOp>(reduceLast<model::ReduceSumOp>(powers)), maximum);
-  Value picked = b.create<model::PickOp>(loc, withElement(labels.getType(), f32), logits, labels, Attribute());
-  return sumAll(binary<model::MulOp>(binary<model::SubOp>(logSum, picked), weights));
-}
-
 // Also counts the weights.
 FailureOr<Value> SegmentBuilder::crossEntropy(const OpDescription &, ArrayRef<Value> in) {
   if (phase)
     return logits = converted(in[0], f32);
-  loss = tokenLosses(in);
+  loss = summedLosses(*this, in, model.dims.at("vocab"));
   statistics = {{"loss_sum", loss}, {"token_count", sumAll(in[2])}};
   return loss;
 }
 
 FailureOr<Value> SegmentBuilder::furtherLoss(const OpDescription &op, ArrayRef<Value> in) {
-  return uncountedLosses.emplace_back(binary<model::MulOp>(tokenLosses(in), constant(number(op, "factor"))));
+  Value losses = summedLosses(*this, in, model.dims.at("vocab"));
+  return uncountedLosses.emplace_back(binary<model::MulOp>(losses, constant(number(op, "factor"))));
 }
 
 // Returns the experts of each token, and its slots in them within the capacity.
