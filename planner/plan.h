@@ -77,6 +77,11 @@ struct ParallelConfig {
   bool offloadActivations = false;        ///< values that layers keep for backward live in host memory
   bool offloadParameters = false;         ///< parameter and gradient shards live in host memory; requires ZeRO 3
   Schedule schedule = Schedule::OneFOneB;
+  std::optional<Recompute> recompute; ///< the class of all layers; empty: layers may differ
+  int fullLayers = 0; ///< above 0: this many leading layers of each chunk recompute in full, and the others nothing
+
+  /// Whether the class of a layer does not follow from its place.
+  bool choosesRecompute() const { return !recompute && fullLayers == 0; }
 
   /// Whether any state is offloaded to host memory.
   bool offloads() const { return offloadOptimizer || offloadActivations || offloadParameters; }
@@ -229,6 +234,8 @@ struct Prediction {
   double memoryLimitBytes = 0;
   double marginBytes = 0;                       ///< device memory beyond the limit, left free
   double hostPeakBytes = 0, hostLimitBytes = 0; ///< host bytes of the largest rank; a rank's share of its host
+  /// Returns the step divided and multiplied by one more than its error.
+  std::array<double, 2> interval() const { return {stepSeconds / (1 + timeError), stepSeconds * (1 + timeError)}; }
   /// Whether the plan fits into device and host memory.
   bool fits() const { return peakBytes <= memoryLimitBytes && hostPeakBytes <= hostLimitBytes; }
 };

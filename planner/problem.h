@@ -252,6 +252,29 @@ struct Machine {
 /// its attention is balanced and reads parts in any order. With `Both`, as Espalier has, the plan chooses.
 enum class ContextOrders { Contiguous, Zigzag, Both };
 
+/// How freely software assigns recompute to layers.
+enum class RecomputeScope {
+  Layer,  ///< each layer has its own class
+  Prefix, ///< within a chunk, no layer recomputes less than a later one
+  Chunk,  ///< all layers are alike, or equally many leading layers of each chunk recompute in full and the others
+          ///< nothing
+  Model,  ///< all layers are alike
+};
+
+/// How software sends tokens to experts on other ranks and back.
+struct Dispatch {
+  bool oncePerHost = false; ///< a token crosses the network once per host of its experts; else once per choice
+  double bytesShare = 1;    ///< of tokens in the compute dtype, the mean over both directions
+  double besideShare = 0;   ///< of the transfers that run beside the work of another micro-batch
+};
+
+/// The experts of a token.
+struct Routing {
+  int choices = 0;    ///< experts of a token; 0: unknown
+  int groups = 1;     ///< equal groups of experts, in the order of ranks
+  int keptGroups = 1; ///< groups among whose experts a token chooses
+};
+
 /// How the training software uses the machine. A program marks the compute that may overlap with a collective. The
 /// `hidden` fields are the shares of the collective's time that this software overlaps; the rest stalls compute.
 struct Software {
@@ -262,16 +285,28 @@ struct Software {
   double gatherSeconds = 0;   ///< of each parameter all-gather of ZeRO 3, beside its transfer; never overlapped
   /// Supported features. The search considers plans beyond them only if a pin asks for them.
   PerAxis<bool> lacks{};           ///< axes that it cannot split
-  int mostZero = 3;                ///< highest ZeRO stage
+  std::vector<int> zeroStages;     ///< empty: all
   std::vector<Schedule> schedules; ///< empty: all
   ContextOrders contextOrders = ContextOrders::Both;
+  RecomputeScope recomputeScope = RecomputeScope::Layer;
+  bool hasEvenStages = false; ///< all chunks have equally many layers
+  Dispatch dispatch;
+  bool splitsSequenceOfExperts = false; ///< tensor parallelism with experts requires sequence parallelism
 };
 
+/// Contents that make a step harder to predict than that of a dense model on as many devices as were measured.
+enum class Content { Experts, ExpertsOverHosts, ContextOverHosts, HybridShards, MoreDevices, Format };
+
+/// One value per content.
+template <typename T> using PerContent = EnumArray<Content, T, 6>;
+
 /// Error of the model against measurements on this machine class and software, as a share of a time. Errors that are
-/// common to two plans of one run cancel in the ratio of their steps. `comparisonError` of simplicity.h returns the
-/// error of a ratio. Plans that differ by less are equal.
+/// common to two plans of one run cancel in the ratio of their steps. `timeError` and `comparisonError` of
+/// model/error.h return the errors of a step and of a ratio. Plans that differ by less are equal.
 struct ModelError {
-  double time = 0;       ///< error of a predicted step; 0: unknown
+  double time = 0;              ///< bound of an 80 % interval of a predicted step, less one; 0: unknown
+  PerContent<double> content{}; ///< the same for steps with this content, if it is larger
+  int measuredDevices = 0;      ///< most devices of a measured run; 0: no limit
   double comparison = 0; ///< of a ratio of plans with the same axes, which differ in schedule, recompute or micro-batch
   double family = 0;     ///< of a ratio of plans with other axes, if it is larger
   double unmeasured = 0; ///< the same if one of them has more ranks of an axis than `measured`
@@ -324,11 +359,13 @@ struct Problem {
   bool tiedEmbedding = false;
   Size tiedBytes;                 ///< gradient bytes of the shared weight on one rank
   bool zeroCenteredNorms = false; ///< norms multiply by one more than their weights
-  QkClip qkClip;                  ///< for exports; the terms of the layers have its collectives
+  Routing routing;
+  QkClip qkClip; ///< for exports; the terms of the layers have its collectives
   Machine machine;
   MatmulFormat matmulFormat;
   Software software;
   ModelError error;
+  double preferSimple = 0; ///< a simpler plan may be slower than the fastest one by this share; 0: take the fastest
   Pins pins;
   Capability capability;
   /// Number of layers, without embed and head.

@@ -19,7 +19,7 @@ struct SearchOptions {
   /// Examine every candidate whose lower bound is below the best plan. Otherwise examine only the most promising ones
   /// and return early with the remaining gap.
   bool prove = true;
-  /// Return the simplest of the plans whose times are equal within the model error (`Problem::error`). Otherwise
+  /// Return the simplest of the plans that are at most `Problem::preferSimple` slower than the fastest one. Otherwise
   /// return the fastest plan.
   bool simplest = true;
   /// Only search for plans below this step time. Candidates whose bounds are above it are never examined.
@@ -52,17 +52,17 @@ struct SearchStatistics {
   double gap() const { return optimal || fastestSeconds <= 0 ? 0 : 1 - lowerBoundSeconds / fastestSeconds; }
 };
 
-/// The result of a search. plans[0] is the best plan: the simplest of those as fast as the fastest plan within the
-/// model error. Other plans that are equally fast follow, simplest first, and then the fastest of the rest. If `plans`
-/// is empty, either `errors` lists faults of the input (conflicting pins, an indivisible batch), or `binding` names
-/// the limit and `relaxations` the changes that would let a plan fit.
+/// The result of a search. plans[0] is the answer: the simplest of the plans that are at most `Problem::preferSimple`
+/// slower than the fastest one. Other plans follow by ascending time. If `plans` is empty, either `errors` lists faults
+/// of the input (conflicting pins, an indivisible batch), or `binding` names the limit and `relaxations` the changes
+/// that would let a plan fit.
 struct SearchResult {
   std::vector<PricedPlan> plans;
-  ModelError error;       ///< the problem's
-  ParallelConfig fastest; ///< the fastest plan, which need not be the first
-  /// Returns the error of comparing a plan with the fastest one, and whether both are equally fast within it.
-  double errorOf(const Plan &plan) const;
-  bool isEqual(const PricedPlan &plan) const;
+  ModelError error;        ///< the problem's
+  double preferSimple = 0; ///< the problem's
+  /// The fastest plan found that is simpler than the answer. It is slower than the limit, and at most a quarter slower
+  /// than the fastest plan.
+  std::optional<PricedPlan> simpler;
   std::vector<std::string> errors;
   std::string binding;
   PricedPlan nearest; ///< when nothing fits: the plan that needs the least memory

@@ -2,7 +2,7 @@
 """Fits the efficiency factors of configs/systems on tables of published runs.
 
 Usage: tools/fit_planner.py [--leave-out TABLE]... [--output FOLDER] [--espalier PROGRAM] TABLE.csv ...
-       tools/fit_planner.py --pairs | --errors [--espalier PROGRAM] TABLE.csv ...
+       tools/fit_planner.py --pairs | --intervals [--check] [--espalier PROGRAM] TABLE.csv ...
 
 Each system has at most two factors: `matmul`, and `memory` or `attention`. A factor is fitted on the rows of that
 system, except those of the tables that are left out, and stays 1 if these rows come from fewer than two sites. The sum
@@ -14,9 +14,10 @@ with the fitted constants and their sources to FOLDER.
 models with the same table, publisher, system, machine and format: for pairs with the same tp, pp, cp and parameter
 sharding (`comparison_error`), and for all others (`family_error`).
 
-`--errors` fits nothing. It prints `time_error` of each software and class of devices: the mean error of all rows, rounded up
-to a whole per cent, and at least `comparison_error`. Classes with fewer than five rows have no entry. `other` is the
-mean of the entries, and at least 20 %. Exits with 1 if a file of configs/systems has other values.
+`--intervals` fits nothing. It writes configs/shares/intervals.yaml: bounds of 80 % intervals of predicted times by content.
+`--check` compares it instead, and `time_error` of configs/systems: the bound of the dense rows of the software, and that of all
+dense rows if they come from one publisher and it is larger. Exits with 1 if a file has other values, or if the intervals that
+the rows of all other publishers give hold fewer than 75 % or more than 90 % of the rows of left-out publishers.
 """
 import argparse
 import csv
@@ -32,6 +33,12 @@ import subprocess
 import tempfile
 
 least, most = 0.4, 1.6  # of a factor
+inside, unknown, few = 0.8, 0.3, 3  # share of an interval; the least bound of software without rows; publishers of a class
+contents = ["experts", "experts_over_hosts", "context_over_hosts", "hybrid_shards", "more_devices", "formats"]
+header = """# Bounds of 80 % intervals of predicted steps, less one, by what a plan contains beside a dense model on measured numbers of
+# devices. Written by `tools/fit_planner.py --intervals`. "left out": rows of a publisher inside the interval that the rows of
+# all other publishers give.
+"""
 step = 1.05
 source = pathlib.Path(__file__).resolve().parent.parent / "configs"
 variants = {"nemo": "megatron_core", "torchtitan_compiled": "torchtitan", "megatron_deepspeed_fp16": "megatron_deepspeed"}
@@ -96,27 +103,112 @@ def device_of(row):
     return re.search(r"^device: (\w+)", text, re.M).group(1)
 
 
-def check_errors(rows):
-    """Prints the time errors by software and class. Returns whether the files have these values."""
-    found = {}
-    for row in rows.values():
-        classes = found.setdefault(variants.get(row["system"], row["system"]), {})
-        classes.setdefault(device_of(row), []).append(abs(row["predicted_seconds"] / row["measured_seconds"] - 1))
-    is_equal = True
-    for software, classes in sorted(found.items()):
-        least, errors = values_of(software, "comparison_error"), {}
-        for device, each in sorted(classes.items()):
-            mean = sum(each) / len(each)
-            print(f"{software} on {device}: mean {100 * mean:.1f} % over {len(each)} rows")
-            if len(each) >= 5:
-                errors[device] = max(math.ceil(100 * mean) / 100, least.get(device, least["other"]))
-        errors["other"] = max(0.2, math.ceil(100 * sum(errors.values()) / len(errors) - 1e-9) / 100)
-        print(f"  time_error: {{{', '.join(f'{device}: {value:g}' for device, value in errors.items())}}}")
-        for system in [software, *(name for name, base in variants.items() if base == software)]:
-            if values_of(system, "time_error") != errors:
-                print(f"  configs/systems/{system}.yaml has {values_of(system, 'time_error')}")
-                is_equal = False
-    return is_equal
+def publishers_of(rows):
+    return {row["publisher"] for row in rows}
+
+
+def interval_of(rows):
+    """Returns the bound of an 80 % interval of predicted over measured times, less one: the quantile of the absolute
+    logarithms, the larger one of two. In the first each row counts alike, in the second each publisher."""
+    if not rows:
+        return 0.0
+    count = {name: sum(row["publisher"] == name for row in rows) for name in publishers_of(rows)}
+    bounds = []
+    for weight_of in (lambda row: 1, lambda row: 1 / count[row["publisher"]]):
+        weights = sorted((abs(error(row)), weight_of(row)) for row in rows)
+        left = inside * sum(weight for _, weight in weights) - 1e-9
+        for bound, weight in weights:
+            left -= weight
+            if left <= 0:
+                break
+        bounds.append(bound)
+    return math.exp(max(bounds)) - 1
+
+
+class Intervals:
+    """The intervals that a set of rows gives: by software for dense models, and by content."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.devices = max(row["devices"] for row in rows)
+        dense = [row for row in rows if not row["contents"]]
+        self.dense = interval_of(dense)
+        self.software = {}
+        for system in sorted({row["software"] for row in rows}):
+            own = [row for row in dense if row["software"] == system]
+            self.software[system] = interval_of(own) if len(publishers_of(own)) > 1 else max(self.dense, interval_of(own))
+        self.of_content = {content: [row for row in rows if content in row["contents"]] for content in contents}
+        self.of_content["formats"] = [row for row in rows if row["contents"] == ["formats"]]  # the others are wider anyway
+        self.of_content["more_devices"] = self.beyond_others()
+        self.content = {content: interval_of(own) for content, own in self.of_content.items()}
+        self.content["experts_over_hosts"] = max(self.content["experts"], self.content["experts_over_hosts"])
+        for content, own in self.of_content.items():  # classes with few publishers are at least as wide as the widest one
+            if len(publishers_of(own)) < few:
+                self.content[content] = max(self.content.values())
+
+    def beyond_others(self):
+        """Returns the rows on more devices than all rows of the same software from other publishers."""
+        most = {}
+        for row in self.rows:
+            key = row["software"], row["publisher"]
+            most[key] = max(most.get(key, 0), row["devices"])
+        others = lambda row: [n for (system, name), n in most.items() if system == row["software"] != name
+                              and name != row["publisher"]]
+        return [row for row in self.rows if others(row) and row["devices"] > max(others(row))]
+
+    def error_of(self, row):
+        found = [self.software.get(row["software"], max(unknown, self.dense))]
+        found += [self.content[content] for content in row["contents"]]
+        if row["devices"] > self.devices:
+            found.append(self.content["more_devices"])
+        return max(found)
+
+
+def rounded(bound):
+    return math.ceil(100 * bound - 1e-9) / 100
+
+
+def write_intervals(rows, check):
+    """Writes configs/shares/intervals.yaml, or with `check` compares it. Prints the share of rows of left-out publishers
+    that lie inside. Returns whether all files have the values of the rows."""
+    rows = [{**row, "publisher": publisher_of(*key), "software": variants.get(row["system"], row["system"]),
+             "devices": math.prod(map(int, re.search(r"--cluster \S+?:(\d+)x(\d+)", row["command"]).groups()))}
+            for key, row in rows.items()]
+    table, held = Intervals(rows), []
+    for name in sorted(publishers_of(rows)):
+        others = Intervals([row for row in rows if row["publisher"] != name])
+        held += [(row, abs(error(row)) <= math.log1p(others.error_of(row)) + 1e-9)
+                 for row in rows if row["publisher"] == name]
+
+    def line(key, bound, own, selected):
+        found = [is_inside for row, is_inside in held if selected(row)]
+        if not own:
+            return f"{key}: {rounded(bound):g}  # no rows: as the widest one\n"
+        return (f"{key}: {rounded(bound):g}  # {len(own)} rows of {len(publishers_of(own))} publishers; left out: "
+                f"{sum(found)} of {len(found)} inside\n")
+
+    text = header + line("dense", table.dense, [row for row in rows if not row["contents"]], lambda row: not row["contents"])
+    for content in contents:
+        own = table.of_content[content]
+        key = {(row["publisher"], row["command"], row["line"]) for row in own}
+        text += line(content, table.content[content], own,
+                     lambda row, key=key: (row["publisher"], row["command"], row["line"]) in key)
+    text += f"most_devices: {table.devices}  # of a row\n"
+    share = sum(is_inside for _, is_inside in held) / len(held)
+    print(f"of {len(held)} rows of left-out publishers, {100 * share:.0f} % are inside")
+    is_right = 0.75 <= share <= 0.9
+    file = source / "shares" / "intervals.yaml"
+    if not check:
+        file.write_text(text)
+    elif file.read_text() != text:
+        print(f"{file.name} is not\n{text}")
+        is_right = False
+    for system, bound in table.software.items():
+        for name in [system, *(name for name, base in variants.items() if base == system)]:
+            if values_of(name, "time_error") != {"other": rounded(bound)}:
+                print(f"configs/systems/{name}.yaml has {values_of(name, 'time_error')}, the rows give {rounded(bound):g}")
+                is_right = False
+    return is_right
 
 
 class Bench:
@@ -169,7 +261,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+")
     parser.add_argument("--pairs", action="store_true", help="print the errors of ratios and fit nothing")
-    parser.add_argument("--errors", action="store_true", help="check time_error of configs/systems and fit nothing")
+    parser.add_argument("--intervals", action="store_true", help="write configs/shares/intervals.yaml and fit nothing")
+    parser.add_argument("--check", action="store_true", help="with --intervals: compare the file and time_error")
     parser.add_argument("--leave-out", action="append", default=[], help="name of a table that nothing is fitted on")
     parser.add_argument("--output", help="folder for the system files")
     parser.add_argument("--espalier", default="build/bin/espalier")
@@ -181,8 +274,8 @@ def main():
     if asked.pairs:
         print_pairs(bench.rows({}))
         return
-    if asked.errors:
-        raise SystemExit(0 if check_errors(bench.rows({})) else 1)
+    if asked.intervals:
+        raise SystemExit(0 if write_intervals(bench.rows({}), asked.check) else 1)
     files = {file.stem: file.read_text() for file in sorted((source / "systems").glob("*.yaml"))}
     start = {name: factors_of(text) for name, text in files.items() if factors_of(text)}
     systems = {name: {key: 1.0 for key in factors} for name, factors in start.items()}

@@ -3,10 +3,7 @@
 #include "planner/answer/explain.h"
 #include "planner/model/schedule.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <cmath>
 
 namespace espalier {
 
@@ -82,6 +79,7 @@ Json predictionAsJson(const planner::Prediction &prediction) {
   const planner::TimeBreakdown &time = prediction.time;
   return {{"step_seconds", prediction.stepSeconds},
           {"error", prediction.timeError},
+          {"interval", prediction.interval()},
           {"tokens_per_second", prediction.tokensPerSecond},
           {"mfu", prediction.mfu},
           {"memory_bytes", memory},
@@ -118,24 +116,23 @@ Json whatIfAsJson(const planner::WhatIf &answer) {
           {"device_seconds_per_token_ratio", answer.costRatio()}};
 }
 
-/// Compares plan `i` of the result with the fastest plan and with the first.
-std::string standing(const planner::SearchResult &result, size_t i) {
-  double own = result.plans[i].prediction.stepSeconds, more = own - result.plans.front().prediction.stepSeconds;
-  std::string first = fmt::format("{:.4g} s {} than the first", std::abs(more), more < 0 ? "faster" : "slower");
-  if (result.isEqual(result.plans[i]))
-    return "as fast as the fastest within the error of a comparison; " + first;
-  return fmt::format("{:.4g} s slower than the fastest, outside the error of a comparison; {}",
-                     own - result.statistics.fastestSeconds, first);
-}
-
 } // namespace
 
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
-                     const planner::WhatIf *comparison) {
+                     planner::FirstPlan first, const planner::WhatIf *comparison) {
   bool found = !result.plans.empty();
   Json json = {{"schema", 1},
                {"model", {{"name", run.model.name}, {"parameters", run.model.parameterCount()}}},
                {"system", run.system.name},
+               {"software", run.system.name},
+               {"machine",
+                {{"name", run.cluster.name},
+                 {"hosts", run.cluster.hosts},
+                 {"devices_per_host", run.cluster.devicesPerHost},
+                 {"devices", run.cluster.devices()}}},
+               {"sequence", problem.tokensPerSample},
+               {"why", planner::whyChosen(result, first)},
+               {"interval", nullptr},
                {"error", problem.error.time},
                {"comparison_error", problem.error.comparison},
                {"family_error", problem.error.family},
@@ -151,6 +148,7 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
   if (found) {
     json["plan"] = planAsJson(result.plans.front());
     json["predicted"] = predictionAsJson(result.plans.front().prediction);
+    json["interval"] = result.plans.front().prediction.interval();
   }
   const planner::SearchStatistics &statistics = result.statistics;
   json["search"] = {{"space", statistics.space},
@@ -169,11 +167,19 @@ std::string planJson(const RunConfig &run, const planner::Problem &problem, cons
                      {"lower_bound_seconds", result.plainStatistics.lowerBoundSeconds},
                      {"optimal", result.plainStatistics.optimal}};
   json["alternatives"] = Json::array();
-  for (size_t i = 1; i < result.plans.size(); ++i)
-    json["alternatives"].push_back({{"plan", planAsJson(result.plans[i])},
-                                    {"predicted", predictionAsJson(result.plans[i].prediction)},
-                                    {"equal", result.isEqual(result.plans[i])},
-                                    {"reason", standing(result, i)}});
+  for (size_t row : planner::rowsByTime(result.plans)) {
+    const planner::PricedPlan &plan = result.plans[row], *answer = planner::answerOf(result, first);
+    if (row == 0)
+      continue;
+    planner::Comparison comparison = planner::compare(result.error, answer ? *answer : result.plans.front(), plan);
+    json["alternatives"].push_back({{"plan", planAsJson(plan)},
+                                    {"predicted", predictionAsJson(plan.prediction)},
+                                    {"answer", &plan == answer},
+                                    {"equal", comparison.isSame()},
+                                    {"difference", comparison.difference},
+                                    {"probability_faster", comparison.probabilityFaster()},
+                                    {"reason", planner::describe(comparison)}});
+  }
   json["rejected"] = Json::array();
   if (!found && !result.binding.empty()) {
     Json rejected = {{"reason", result.binding}};
@@ -232,6 +238,8 @@ std::string sweepJson(const RunConfig &run, const planner::Sweep &sweep) {
     json["price_per_device_hour"] = *sweep.pricePerDeviceHour;
   for (const planner::SweepPoint &point : sweep.points) {
     Json entry = {{"devices", point.devices}, {"plan", nullptr}, {"predicted", nullptr}};
+    if (!point.change.empty())
+      entry["change"] = point.change;
     if (point.plan) {
       double hours = point.deviceHoursPerBillionTokens();
       entry["plan"] = planAsJson(*point.plan);
@@ -253,8 +261,10 @@ std::string whyNotJson(const planner::WhyNot &answer) {
     json["plan"] = planAsJson(answer.best);
     json["predicted"] = predictionAsJson(answer.best.prediction);
     json["chosen"] = {{"plan", planAsJson(answer.chosen)}, {"predicted", predictionAsJson(answer.chosen.prediction)}};
-    json["comparison_error"] = answer.comparisonError();
-    json["equal"] = answer.isEqual();
+    planner::Comparison comparison = answer.comparison();
+    json["comparison_error"] = comparison.error;
+    json["equal"] = comparison.isSame();
+    json["probability_faster"] = comparison.probabilityFaster();
     json["simpler"] = answer.isSimpler;
     json["items"] = Json::object();
     for (const auto &[name, seconds] : answer.items)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/import/run/run_config.h"
+#include "planner/answer/explain.h"
 #include "planner/answer/sweep.h"
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
@@ -16,7 +17,7 @@ namespace espalier {
 /// `plan` and `predicted` are null, and `binding` and `relaxations` give the reason. `plain` is SearchResult::plain. If
 /// a comparison is given, the object has `what_if`; `what_if.best` exists if a plan is pinned.
 std::string planJson(const RunConfig &run, const planner::Problem &problem, const planner::SearchResult &result,
-                     const planner::WhatIf *comparison = nullptr);
+                     planner::FirstPlan first = planner::FirstPlan::Best, const planner::WhatIf *comparison = nullptr);
 
 /// A compiled plan for `compile --json`.
 struct CompiledReport {
@@ -35,7 +36,8 @@ struct CompiledReport {
 std::string compiledJson(const CompiledReport &report);
 
 /// Returns an object with model, system, errors, global_batch and a list of points. A point has devices, plan,
-/// predicted and device_hours_per_billion_tokens, or a reason. With a price, it has price_per_billion_tokens, too.
+/// predicted and device_hours_per_billion_tokens, or a reason. With a price, it has price_per_billion_tokens, and a
+/// point of a changed machine has change.
 std::string sweepJson(const RunConfig &run, const planner::Sweep &sweep);
 
 /// Returns an object with the violated constraints, or with plan, items (seconds by cause) and more_seconds.

@@ -20,26 +20,20 @@ constexpr size_t mostEvents = 20000; ///< drawn in one timeline
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
-/// Returns the mark of a plan. The first plan is the best one only if no other plan is faster: a run file may pin it,
-/// or the planner chose it because it is simpler.
+/// Returns the mark of a plan.
 std::string markOf(const PlanReport &report, size_t plan) {
-  const std::vector<planner::PricedPlan> &plans = report.result.plans;
-  auto seconds = [](const planner::PricedPlan &priced) { return priced.prediction.stepSeconds; };
-  auto fastest = static_cast<size_t>(std::ranges::min_element(plans, {}, seconds) - plans.begin());
-  if (plan == 0 && report.first != planner::FirstPlan::Best)
-    return "yours";
-  if (plan == fastest)
-    return plan == 0 || (plan == 1 && report.first == planner::FirstPlan::Own) ? "best" : "fastest";
-  return plan == 0 || (plan == 1 && report.first == planner::FirstPlan::Own) ? "chosen" : "";
+  if (&report.result.plans[plan] == planner::answerOf(report.result, report.first))
+    return "answer";
+  return plan == 0 ? "yours" : "";
 }
 
 Json summary(const PlanReport &report) {
   const planner::PricedPlan &first = report.result.plans.front();
   const planner::Prediction &p = first.prediction;
   const ClusterConfig &cluster = report.run.cluster;
-  std::string role = report.first == planner::FirstPlan::Best  ? fmt::format("Plan: the {} one", markOf(report, 0))
+  std::string role = report.first == planner::FirstPlan::Best  ? "Plan: the answer"
                      : report.first == planner::FirstPlan::Own ? "Plan: the run file's own"
-                                                               : "Plan: the run file's own, which is the best one";
+                                                               : "Plan: the run file's own, which is the answer";
   Json facts = {{"Model", fmt::format("{}, {:.4g} billion parameters", report.run.model.name,
                                       static_cast<double>(report.run.model.parameterCount()) / 1e9)},
                 {"Machine", fmt::format("{} devices of {}, {} hosts with {} each", cluster.devices(), cluster.name,
@@ -53,8 +47,7 @@ Json summary(const PlanReport &report) {
                                        planner::describeBytes(p.peakBytes), planner::describeBytes(p.memoryLimitBytes),
                                        planner::describeBytes(p.marginBytes))},
                 {"What limits it", planner::whatBinds(p)},
-                {"Why this plan", report.first == planner::FirstPlan::Best ? planner::whyChosen(report.result)
-                                                                           : "the run file pins it"}};
+                {"Why the answer", planner::whyChosen(report.result, report.first)}};
   return {{"type", "facts"}, {"title", "Summary"}, {"facts", facts}};
 }
 
@@ -125,6 +118,9 @@ Json waterfall(const PlanReport &report) {
       {"", &report.result.plans.front().prediction}};
   if (report.whyNot && report.whyNot->violated.empty())
     plans = {{"the chosen plan", &report.whyNot->chosen.prediction}, {"the wish", &report.whyNot->best.prediction}};
+  else if (const planner::PricedPlan *answer = planner::answerOf(report.result, report.first);
+           report.first == planner::FirstPlan::Own && answer)
+    plans = {{"your plan", &report.result.plans.front().prediction}, {"the answer", &answer->prediction}};
   Json items = Json::array(), series = Json::array();
   for (const auto &[name, prediction] : plans)
     series.push_back({{"name", name}, {"values", Json::array()}});
@@ -138,7 +134,7 @@ Json waterfall(const PlanReport &report) {
       series[plan]["values"].push_back(std::max(0.0, secondsOf(plans[plan])));
   }
   Json section = {{"type", "waterfall"}, {"title", "Where the time goes"}, {"items", items}, {"series", series}};
-  if (plans.size() > 1)
+  if (report.whyNot && plans.size() > 1)
     section["text"] = planner::verdict(*report.whyNot) + "; " + planner::describePlan(report.whyNot->best);
   return section;
 }
@@ -197,8 +193,8 @@ Json planTable(const PlanReport &report) {
 std::string planReport(const PlanReport &report) {
   const planner::PricedPlan &first = report.result.plans.front();
   planner::Plan plan = planner::pricePlan(report.problem, first.plan).plan; // with stages filled in
-  std::string whose = report.first == planner::FirstPlan::Best ? fmt::format("the {} plan", markOf(report, 0))
-                                                               : std::string("the run file's plan");
+  std::string whose =
+      report.first == planner::FirstPlan::Best ? std::string("the answer") : std::string("the run file's plan");
   Json sections = {summary(report),          timeline(report.problem, plan, whose),
                    memory(first.prediction), waterfall(report),
                    search(report),           collectives(report),

@@ -185,15 +185,17 @@ void addFormat(const Problem &problem, ExportedPlan &result) {
 bool isOneFOneB(const Plan &plan) { return plan.schedule == Schedule::OneFOneB || plan.pp == 1; }
 
 /// Returns the number of leading layers per chunk for Megatron's block method: these layers recompute fully, the others
-/// nothing, and all chunks have the same number. Returns nothing for other plans.
+/// nothing. A chunk with fewer layers recomputes all of them. Returns nothing for other plans.
 std::optional<int> fullBlock(const Plan &plan) {
   std::optional<std::vector<Repeated>> repeated = repeatedLayers(plan);
   if (!repeated)
     return std::nullopt;
-  int layers = repeated->front().full;
-  bool isBlock = std::ranges::all_of(
-      *repeated, [&](const Repeated &chunk) { return chunk.full == layers && chunk.any == layers; });
-  return isBlock ? std::optional(layers) : std::nullopt;
+  int layers = std::ranges::max(*repeated, {}, &Repeated::full).full;
+  for (size_t chunk = 0; chunk < repeated->size(); ++chunk)
+    if (int full = (*repeated)[chunk].full;
+        full != std::min(layers, plan.stages[chunk].layers) || (*repeated)[chunk].any != full)
+      return std::nullopt;
+  return layers;
 }
 
 void addMegatronRecompute(const Problem &problem, const Plan &plan, ExportedPlan &result) {

@@ -6,6 +6,7 @@
 #include "llvm/Support/ErrorHandling.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace espalier {
@@ -86,10 +87,38 @@ bool hasZeroCenteredNorms(const ModelDescription &model) {
   return isFound;
 }
 
+/// Returns the slots of an expert for one sample. Experts that drop no token have a slot for every token in the
+/// program. Software that groups tokens by expert computes only the chosen ones: their even share times a stated
+/// imbalance.
+int64_t capacityOf(const RunConfig &run) {
+  const std::map<std::string, int64_t> &dims = run.model.dims;
+  int64_t slots = dims.at("capacity"), tokens = dims.at("seq");
+  double imbalance = run.system.storage.expertImbalance;
+  if (imbalance <= 0 || slots < tokens)
+    return slots;
+  double even = static_cast<double>(tokens * dims.at("choice")) / static_cast<double>(dims.at("expert"));
+  return std::min(slots, static_cast<int64_t>(std::ceil(imbalance * even)));
+}
+
+planner::Routing routingOf(const ModelDescription &model) {
+  planner::Routing routing;
+  if (auto choices = model.dims.find("choice"); model.hasExperts() && choices != model.dims.end())
+    routing.choices = static_cast<int>(choices->second);
+  for (const SegmentDescription &segment : model.segments)
+    for (const OpDescription &op : segment.ops)
+      if (auto groups = op.numbers.find("groups"); op.kind == "route" && groups != op.numbers.end()) {
+        routing.groups = static_cast<int>(groups->second);
+        if (auto kept = op.numbers.find("kept_groups"); kept != op.numbers.end())
+          routing.keptGroups = static_cast<int>(kept->second);
+      }
+  return routing;
+}
+
 void describeModel(const RunConfig &run, planner::Problem &problem) {
   problem.name = run.model.name;
   for (const auto &[name, size] : run.model.dims)
-    problem.dimensions.push_back({name, size});
+    problem.dimensions.push_back({name, name == "capacity" ? capacityOf(run) : size});
+  problem.routing = routingOf(run.model);
   for (const SegmentDescription &segment : run.model.segments)
     problem.kinds.push_back({segment.kind, {}});
   const std::vector<SegmentRun> &runs = run.model.runs;
@@ -129,6 +158,7 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
     if (step.globalBatch != run.globalBatch)
       problem.smallerBatches.push_back(step.globalBatch);
   problem.pins = run.pins;
+  problem.preferSimple = run.preferSimple;
   problem.machine = run.cluster;
   problem.machine.reservedBytes = 0; // memoryBytes leaves them out
   const SystemConfig &system = run.system;

@@ -1,11 +1,13 @@
 // Formats explanations as text. All numbers come from Prediction.
 #include "planner/answer/explain.h"
 
+#include "planner/answer/compare.h"
 #include "planner/model/schedule.h"
 #include "planner/model/simplicity.h"
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <numeric>
 
 namespace espalier::planner {
@@ -132,19 +134,29 @@ std::string wrapped(const std::string &line, size_t indent) {
 
 std::string batchLine(const Plan &plan) { return fmt::format("global batch {}\n", plan.globalBatch()); }
 
-namespace {
-
-// Formats how a step compares with the first row's: "2.0 x faster", "1.2 x slower", or "equal" within the error of a
-// comparison.
-std::string comparedWith(const PricedPlan &first, const PricedPlan &other, const ModelError &error) {
-  if (&first == &other)
-    return "";
-  double ratio = first.prediction.stepSeconds / other.prediction.stepSeconds;
-  double faster = std::max(ratio, 1 / ratio);
-  if (faster <= 1 + comparisonError(error, first.plan, other.plan) || faster < 1.005)
-    return "equal";
-  return fmt::format("{:.{}f} x {}", faster, faster < 1.1 ? 2 : 1, ratio > 1 ? "faster" : "slower");
+std::string headline(const Problem &problem) {
+  const Machine &machine = problem.machine;
+  return wrapped(
+      fmt::format("{}, {:.4g} billion parameters; {} devices of {} ({} hosts with {} each); software {}; global "
+                  "batch {} of {} tokens",
+                  problem.name, problem.parameters / 1e9, machine.devices(), machine.name, machine.hosts,
+                  machine.devicesPerHost, problem.software.name, problem.globalBatch, problem.tokensPerSample),
+      2);
 }
+
+std::vector<size_t> rowsByTime(const std::vector<PricedPlan> &plans) {
+  std::vector<size_t> rows(plans.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  std::ranges::stable_sort(rows, {}, [&](size_t row) { return plans[row].prediction.stepSeconds; });
+  return rows;
+}
+
+const PricedPlan *answerOf(const SearchResult &result, FirstPlan first) {
+  size_t place = first == FirstPlan::Own ? 1 : 0;
+  return place < result.plans.size() ? &result.plans[place] : nullptr;
+}
+
+namespace {
 
 // Formats a number of bytes in a unit with one decimal at most: "16.4" or "30".
 std::string inUnit(double bytes, Unit unit) {
@@ -152,54 +164,64 @@ std::string inUnit(double bytes, Unit unit) {
   return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
 }
 
-// Returns the mark of a row: "yours", "best" or empty.
-const char *markOf(size_t row, FirstPlan first) {
-  if (row == 0)
-    return first == FirstPlan::Best ? "best" : "yours";
-  return row == 1 && first == FirstPlan::Own ? "best" : "";
-}
-
-// Each plan takes two lines: its numbers, and what it is.
-std::string planTable(const SearchResult &result, FirstPlan first) {
+// Returns the memory column of the plans.
+std::vector<std::string> memoryColumn(const std::vector<PricedPlan> &plans) {
   double peak = 0;
-  for (const PricedPlan &priced : result.plans)
+  for (const PricedPlan &priced : plans)
     peak = std::max(peak, priced.prediction.peakBytes);
   Unit unit = unitOf(peak);
-  std::vector<std::string> memory;
-  size_t width = 13; // of the memory column
-  for (const PricedPlan &priced : result.plans) {
+  std::vector<std::string> column;
+  for (const PricedPlan &priced : plans) {
     const Prediction &p = priced.prediction;
     Unit ofLimit = unitOf(p.memoryLimitBytes);
     std::string name = unit.bytes == ofLimit.bytes ? "" : std::string(" ") + unit.name;
-    memory.push_back(inUnit(p.peakBytes, unit) + name + "/" + inUnit(p.memoryLimitBytes, ofLimit) + " " + ofLimit.name);
-    width = std::max(width, memory.back().size() + 2);
+    column.push_back(inUnit(p.peakBytes, unit) + name + "/" + inUnit(p.memoryLimitBytes, ofLimit) + " " + ofLimit.name);
   }
-  bool hasError = result.plans.front().prediction.timeError > 0;
+  return column;
+}
+
+// Prints the plans by ascending time. Each plan takes two lines: its numbers, and what it is.
+std::string planTable(const SearchResult &result, FirstPlan first) {
+  const std::vector<PricedPlan> &plans = result.plans;
+  const PricedPlan *answer = answerOf(result, first);
+  std::vector<std::string> memory = memoryColumn(plans);
+  size_t width = 13;
+  for (const std::string &text : memory)
+    width = std::max(width, text.size() + 2);
+  bool hasError = plans.front().prediction.timeError > 0;
   std::string text =
-      batchLine(result.plans.front().plan) +
-      fmt::format("{:7}{:18}{:13}{:>17}{:>7}{:>8}{:>15}{:>{}}\n", "", hasError ? "step time ± error" : "step time",
-                  "compared", "tokens per second", "MFU", "bubble", "exposed comm.", "memory", width);
-  for (size_t row = 0; row < result.plans.size(); ++row) {
-    const PricedPlan &priced = result.plans[row];
+      fmt::format("{:7}{:18}{:20}{:>10}{:>7}{:>8}{:>15}{:>{}}\n", "", hasError ? "step time ± error" : "step time",
+                  "difference", "tokens/s", "MFU", "bubble", "exposed comm.", "memory", width);
+  for (size_t row : rowsByTime(plans)) {
+    const PricedPlan &priced = plans[row];
     const Prediction &p = priced.prediction;
-    text += fmt::format("{:7}{:17} {:13}{:17.0f}{:6.1f}%{:7.1f}%{:14.1f}%{:>{}}\n", markOf(row, first),
-                        describeSeconds(p), comparedWith(result.plans.front(), priced, result.error), p.tokensPerSecond,
-                        100 * p.mfu, 100 * p.bubbleShare, 100 * p.time.exposed() / p.stepSeconds, memory[row], width);
-    text += wrapped("       " + describePlan(priced), 7);
+    bool isOwn = row == 0 && first != FirstPlan::Best;
+    bool isCompared = answer && &priced != answer;
+    text += fmt::format("{:7}{:17} {:19} {:10.0f}{:6.1f}%{:7.1f}%{:14.1f}%{:>{}}\n",
+                        &priced == answer ? "answer"
+                        : isOwn           ? "yours"
+                                          : "",
+                        describeSeconds(p), isCompared ? describe(compare(result.error, *answer, priced)) : "",
+                        p.tokensPerSecond, 100 * p.mfu, 100 * p.bubbleShare, 100 * p.time.exposed() / p.stepSeconds,
+                        memory[row], width);
+    text += wrapped("       " + describePlan(priced) + (p.fits() ? "" : ", does not fit"), 7);
   }
+  if (answer && plans.size() > 1 && result.error.comparison > 0)
+    text += "difference: to the answer; same: its 80 % interval contains zero; faster: the probability of it\n";
   return text;
 }
 
-// Formats how to use the best plan, and which plan the lines below describe.
+// Formats how to use the answer, and which plan the lines below describe.
 std::string closingLine(const SearchResult &result, FirstPlan first, const std::string &howToUse) {
   bool isOwn = first != FirstPlan::Best;
-  std::string text = first == FirstPlan::OwnAndBest      ? "yours is the best plan"
-                     : isOwn && result.plans.size() == 1 ? std::string() // the planner finds none that fits
-                                                         : howToUse;
-  return (text.empty() ? "" : wrapped(text, 2)) + "the lines below describe " + (isOwn ? "yours" : "the best plan") +
+  std::string text = first == FirstPlan::OwnAndBest ? "your plan is the answer"
+                     : answerOf(result, first)      ? howToUse
+                                                    : std::string(); // the planner finds none that fits
+  return (text.empty() ? "" : wrapped(text, 2)) + "the lines below describe " + (isOwn ? "your plan" : "the answer") +
          "\n";
 }
 
+// Prints the memory of the stages by class. Neighbouring stages whose lines are equal share one.
 std::string stageTable(const Prediction &prediction) {
   Unit unit = unitOf(prediction.peakBytes);
   bool usesHost = prediction.hostPeakBytes > 0;
@@ -207,13 +229,18 @@ std::string stageTable(const Prediction &prediction) {
       fmt::format("stage  parameters gradients optimizer activations workspace buffers   total {}({} per "
                   "rank)\n",
                   usesHost ? "on host " : "", unit.name);
-  for (size_t stage = 0; stage < prediction.memory.size(); ++stage) {
-    const StageMemory &m = prediction.memory[stage];
-    text +=
-        fmt::format("{:5} {:11.2f} {:9.2f} {:9.2f} {:11.2f} {:9.2f} {:7.2f} {:7.2f}", stage, m.parameters / unit.bytes,
-                    m.gradients / unit.bytes, m.optimizer / unit.bytes, m.activations / unit.bytes,
-                    m.workspace / unit.bytes, m.communication / unit.bytes, m.total() / unit.bytes);
-    text += usesHost ? fmt::format(" {:7.2f}\n", m.host() / unit.bytes) : "\n";
+  std::vector<std::string> lines;
+  for (const StageMemory &m : prediction.memory) {
+    lines.push_back(fmt::format(" {:11.2f} {:9.2f} {:9.2f} {:11.2f} {:9.2f} {:7.2f} {:7.2f}", m.parameters / unit.bytes,
+                                m.gradients / unit.bytes, m.optimizer / unit.bytes, m.activations / unit.bytes,
+                                m.workspace / unit.bytes, m.communication / unit.bytes, m.total() / unit.bytes) +
+                    (usesHost ? fmt::format(" {:7.2f}", m.host() / unit.bytes) : ""));
+  }
+  for (size_t stage = 0, next = 0; stage < lines.size(); stage = next) {
+    while (next < lines.size() && lines[next] == lines[stage])
+      ++next;
+    text += fmt::format("{:>5}", next == stage + 1 ? std::to_string(stage) : fmt::format("{}-{}", stage, next - 1)) +
+            lines[stage] + "\n";
   }
   if (prediction.marginBytes > 0)
     text += fmt::format("limit {:65.2f}\nmargin {:64.2f}  left free of {:.2f} {}\n",
@@ -222,47 +249,23 @@ std::string stageTable(const Prediction &prediction) {
   return text;
 }
 
-int64_t countEquals(const SearchResult &result) {
-  return std::ranges::count_if(result.plans, [&](const PricedPlan &plan) { return result.isEqual(plan); });
-}
-
 // Formats the certificate of the search.
 std::string proofOf(const SearchStatistics &statistics) {
   return statistics.optimal ? "proved best"
                             : fmt::format("no plan is faster than {:.4g} s", statistics.lowerBoundSeconds);
 }
 
-// Formats the errors of comparisons: "5 %, the error of a comparison,", and those of plans with other axes.
-std::string comparisonErrors(const ModelError &error) {
-  std::string text = fmt::format("{:.0f} %, the error of a comparison,", 100 * error.comparison);
-  if (error.family > error.comparison)
-    text += fmt::format(" or {:.0f} % with other axes,", 100 * error.family);
-  if (error.unmeasured > std::max(error.family, error.comparison))
-    text += fmt::format(" or {:.0f} % with more ranks of an axis than measured,", 100 * error.unmeasured);
-  return text;
+// Formats the size of the search and its certificate.
+std::string verdict(const SearchStatistics &statistics) {
+  return fmt::format("{} plans played of a space of {:.3g}, the fastest takes {:.4g} s: {}\n", statistics.evaluated,
+                     statistics.space, statistics.fastestSeconds, proofOf(statistics));
 }
 
-// Formats which plans are equal, which one is chosen, and whether a faster one may exist.
-std::string verdict(const SearchResult &result) {
-  const Prediction &first = result.plans.front().prediction;
-  const SearchStatistics &statistics = result.statistics;
-  std::string text = fmt::format("{} plans played of a space of {:.3g}, ", statistics.evaluated, statistics.space);
-  std::string proof = proofOf(statistics);
-  if (result.error.comparison <= 0)
-    return text + proof + "\n";
-  int64_t equals = countEquals(result);
-  text += fmt::format("the fastest takes {:.4g} s: {}\n", statistics.fastestSeconds, proof);
-  if (!result.isEqual(result.plans.front()))
-    text += wrapped(
-        fmt::format("the first plan is {:.1f} % slower than the fastest, outside the error of a comparison ({:.0f} %)",
-                    100 * (first.stepSeconds / statistics.fastestSeconds - 1),
-                    100 * result.errorOf(result.plans.front().plan)),
-        2);
-  else if (equals > 1)
-    text += wrapped(fmt::format("steps that differ by less than {} are equal: the first {}; the first is the simplest",
-                                comparisonErrors(result.error), equals),
-                    2);
-  return text;
+// Formats what a plan has that makes it less simple than another one: "a pipeline and a full memory".
+std::string moreThan(const PricedPlan &plan, const PricedPlan &other) {
+  std::vector<std::string> more = complexitiesOf(plan), known = complexitiesOf(other);
+  std::erase_if(more, [&](const std::string &word) { return std::ranges::find(known, word) != known.end(); });
+  return fmt::format("{}", fmt::join(more, " and "));
 }
 
 // Says what a wide gap means, with the best of the plans that are searched in full.
@@ -279,11 +282,27 @@ std::string openGap(const SearchResult &result) {
 
 } // namespace
 
-std::string whyChosen(const SearchResult &result) {
-  int64_t equals = countEquals(result);
-  std::string kind =
-      equals > 1 ? fmt::format("the simplest of {} plans that are as fast as the fastest", equals) : "the fastest";
-  return fmt::format("{}, of {} examined; {}", kind, result.statistics.evaluated, proofOf(result.statistics));
+std::string whyChosen(const SearchResult &result, FirstPlan first) {
+  const PricedPlan *answer = answerOf(result, first);
+  if (!answer)
+    return "";
+  auto slower = [&](const PricedPlan &plan, const PricedPlan &other) {
+    return 100 * (plan.prediction.stepSeconds / other.prediction.stepSeconds - 1);
+  };
+  auto fastest = std::ranges::min_element(result.plans.begin() + (first == FirstPlan::Own), result.plans.end(), {},
+                                          [](const PricedPlan &plan) { return plan.prediction.stepSeconds; });
+  std::string text = "the fastest plan";
+  if (double percent = slower(*answer, *fastest); percent >= 0.05) {
+    std::string more = moreThan(*fastest, *answer);
+    text = fmt::format("the simplest plan within {:.0f} % of the fastest, which takes {:.1f} % less{}",
+                       100 * result.preferSimple, 100 * percent / (100 + percent), more.empty() ? "" : " with " + more);
+  }
+  if (result.simpler)
+    text += fmt::format("; the next simpler plan takes {:.1f} % more: {}", slower(*result.simpler, *answer),
+                        describePlan(*result.simpler));
+  else if (result.preferSimple > 0)
+    text += "; no simpler plan is nearly as fast";
+  return text;
 }
 
 std::string explainPlans(const SearchResult &result, FirstPlan first, const std::string &howToUse) {
@@ -298,8 +317,9 @@ std::string explainPlans(const SearchResult &result, FirstPlan first, const std:
     return text;
   }
   const Prediction &best = result.plans.front().prediction;
-  return planTable(result, first) + closingLine(result, first, howToUse) + stageTable(best) +
-         wrapped(whatBinds(best), 2) + verdict(result) + openGap(result);
+  return planTable(result, first) + wrapped("why: " + whyChosen(result, first), 2) +
+         closingLine(result, first, howToUse) + stageTable(best) + wrapped(whatBinds(best), 2) +
+         verdict(result.statistics) + openGap(result);
 }
 
 } // namespace espalier::planner

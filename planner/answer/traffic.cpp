@@ -31,7 +31,7 @@ std::vector<AxisTraffic> axisTraffic(const Problem &problem, const PricedPlan &p
       return;
     for (const CollectiveTerm &term : terms->collectives) {
       double bytes = evaluate(term.bytes, symbols), times = timesOf(term, recompute, plan);
-      Group group = groupOf(term, plan, problem.machine);
+      Group group = groupOf(term, plan, problem);
       if (group.ranks > 1)
         add(term.axis, times * bytes, times * collectiveSeconds(term.kind, bytes, term.calls, group));
       if (double seconds = replicaSumSeconds(term, bytes, plan, problem.machine); seconds > 0) // once per step

@@ -1,5 +1,6 @@
 #include "planner/answer/why_not.h"
 
+#include "planner/answer/compare.h"
 #include "planner/answer/explain.h"
 #include "planner/model/simplicity.h"
 
@@ -47,28 +48,22 @@ WhyNot whyNot(const Problem &problem, const SearchResult &solved, const Pins &wi
     answer.items.emplace_back(name, more);
   }
   answer.moreSeconds = answer.best.prediction.stepSeconds - chosen.prediction.stepSeconds;
-  answer.isSimpler = simplicityOf(answer.best.plan, problem.machine) < simplicityOf(chosen.plan, problem.machine);
+  answer.isSimpler = simplicityOf(answer.best, problem.machine) < simplicityOf(chosen, problem.machine);
   return answer;
 }
 
-double WhyNot::comparisonError() const { return planner::comparisonError(error, best.plan, chosen.plan); }
-
-bool WhyNot::isEqual() const {
-  auto [faster, slower] = std::minmax({best.prediction.stepSeconds, chosen.prediction.stepSeconds});
-  return slower <= (1 + comparisonError()) * faster;
-}
+Comparison WhyNot::comparison() const { return compare(error, chosen, best); }
 
 std::string verdict(const WhyNot &answer) {
   if (!answer.violated.empty())
     return "no such plan";
   std::string times = describeSeconds(answer.best.prediction) + " as wished, " +
                       describeSeconds(answer.chosen.prediction) + " as chosen";
-  std::string error =
-      answer.error.comparison > 0 ? fmt::format(" of a comparison ({:.0f} %)", 100 * answer.comparisonError()) : "";
-  if (answer.isEqual())
-    return "equal within the error" + error + "; simpler: " + (answer.isSimpler ? "yes" : "no") + "; " + times;
-  return fmt::format("{:.3g} s {}, outside the error{}; {}", std::abs(answer.moreSeconds),
-                     answer.moreSeconds > 0 ? "slower" : "faster", error, times);
+  Comparison found = answer.comparison();
+  if (found.isSame())
+    return fmt::format("{}; simpler: {}; {}", describe(found), answer.isSimpler ? "yes" : "no", times);
+  return fmt::format("{:.3g} s {}, {}; {}", std::abs(answer.moreSeconds), answer.moreSeconds > 0 ? "slower" : "faster",
+                     describe(found), times);
 }
 
 std::string printWhyNot(const WhyNot &answer) {

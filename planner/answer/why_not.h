@@ -2,6 +2,7 @@
 // constraint that forbids it.
 #pragma once
 
+#include "planner/answer/compare.h"
 #include "planner/search.h"
 
 #include <string>
@@ -22,14 +23,11 @@ struct WhyNot {
   std::vector<std::pair<std::string, double>> items;
   double moreSeconds = 0;
   double lowerBoundSeconds = 0; ///< no plan under the wish is faster; less than the best plan's step if not proved
-  /// Returns the error of the comparison of both plans.
-  double comparisonError() const;
-  /// Whether the two steps differ by less than this error.
-  bool isEqual() const;
+  /// Compares the wished plan with the chosen one.
+  Comparison comparison() const;
 };
 
-/// Formats the verdict with both times: "8 s slower, outside the error: ..." or "equal within the error, simpler: no:
-/// ...".
+/// Formats the verdict with both times: "8 s slower, +31 %, faster 1 %; ..." or "+2.0 %, same; simpler: no; ...".
 std::string verdict(const WhyNot &answer);
 
 /// Searches under `wish`, whose set fields replace the problem's pins, and compares with the first plan of `solved`.

@@ -147,6 +147,24 @@ Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, b
   return group;
 }
 
+// Returns the share of its choices for which a token is sent to another host, if each host receives it once. Example: 8
+// choices among 4 hosts are on 4 (1 - (3/4)^8) = 3.6 hosts: a share of 0.45.
+static double copiesShare(const Routing &routing, int hosts) {
+  if (routing.choices == 0 || hosts <= 1)
+    return 1;
+  double reached = hosts;
+  if (routing.groups > 1)
+    reached = std::min(reached, routing.keptGroups * std::max(1.0, reached / routing.groups));
+  return reached * (1 - std::pow(1 - 1 / reached, routing.choices)) / routing.choices;
+}
+
+Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Problem &problem) {
+  Group group = groupOf(term, config, problem.machine);
+  if (term.kind == CollectiveKind::AllToAll && term.axis == Axis::Ep && problem.software.dispatch.oncePerHost)
+    group.copiesShare = copiesShare(problem.routing, group.ranks / group.perHost);
+  return group;
+}
+
 Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Machine &machine) {
   bool isOfShards =
       (term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter) || term.kind == CollectiveKind::AllGather;
@@ -165,8 +183,11 @@ double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const 
   case CollectiveKind::ReduceScatter:
     return once;
   case CollectiveKind::AllToAll: {
-    double inside = (group.perHost - 1) / n * bytes / group.linkBytesPerSecond;
     double across = group.perHost < n ? (n - group.perHost) / n * bytes / group.networkBytesPerSecond : 0;
+    across *= group.copiesShare;
+    // A host distributes the tokens that it received once to all of their experts.
+    double members = group.copiesShare < 1 ? group.perHost : n;
+    double inside = (group.perHost - 1) / members * bytes / group.linkBytesPerSecond;
     return std::max(inside, across) + calls * hops * group.hopSeconds;
   }
   case CollectiveKind::Send:

@@ -53,6 +53,7 @@ struct Group {
   double bytesPerSecond = 0;                                ///< of the slowest link of the ring, after sharing
   double hopSeconds = 0;                                    ///< mean latency of one ring step
   double linkBytesPerSecond = 0, networkBytesPerSecond = 0; ///< of one member: inside a host, and between hosts
+  double copiesShare = 1; ///< of the bytes that tokens send to other hosts, if each host receives a token once
 };
 
 /// The data-parallel ranks of a group: all of them, those of one shard group of ZeRO, or the ranks with one shard.
@@ -69,6 +70,9 @@ Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, b
 
 /// Returns the group of a collective. Gathers and reduce-scatters over dp run in one shard group of ZeRO.
 Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Machine &machine);
+
+/// The same, with the copies of tokens that the software's dispatcher sends.
+Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Problem &problem);
 
 /// Seconds of a ring collective over a whole buffer of B bytes. All-gather and reduce-scatter: (n-1)/n B / W + (n-1)
 /// hops. All-reduce: twice that. Send: B / W + hop. All-to-all: B / n to each other member, + (n-1) hops. Members on

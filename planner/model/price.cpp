@@ -1,6 +1,7 @@
 // Prices one given plan by playing its schedule.
 #include "planner/price.h"
 
+#include "planner/model/error.h"
 #include "planner/model/layout.h"
 
 #include <algorithm>
@@ -77,7 +78,7 @@ PricedPlan pricePlan(const Problem &problem, Plan plan) {
     prediction.peakBytes = std::max(prediction.peakBytes, memory.total());
     prediction.hostPeakBytes = std::max(prediction.hostPeakBytes, memory.host());
   }
-  prediction.timeError = problem.error.time;
+  prediction.timeError = timeError(problem, plan);
   prediction.memoryLimitBytes = problem.machine.memoryBytes;
   prediction.marginBytes = problem.machine.marginBytes;
   prediction.hostLimitBytes = problem.machine.hostShareBytes();

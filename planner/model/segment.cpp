@@ -218,14 +218,17 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
   bool rearranges = problem.software.contextOrders == ContextOrders::Both &&
                     (config.hasTwoRuns() || (config.cp > 1 && config.microBatchSize > 1));
   for (const CollectiveTerm &term : terms.collectives) {
-    Group group = groupOf(term, config, problem.machine);
+    Group group = groupOf(term, config, problem);
     if (term.axis == Axis::Dp && term.kind == CollectiveKind::AllGather && group.ranks > 1)
       (term.phase == Phase::Forward    ? cost.forward
        : term.phase == Phase::Backward ? cost.backward
                                        : cost.step)
           .communication[Axis::Dp] += config.zero == 3 ? problem.software.gatherSeconds * term.calls : 0;
     double bytes = evaluate(term.bytes, symbols);
-    programs.add(term, collectiveSeconds(term.kind, bytes, term.calls, group));
+    const Dispatch &dispatch = problem.software.dispatch;
+    bool isDispatch = term.kind == CollectiveKind::AllToAll && term.axis == Axis::Ep;
+    double seconds = collectiveSeconds(term.kind, isDispatch ? dispatch.bytesShare * bytes : bytes, term.calls, group);
+    programs.add(term, isDispatch ? (1 - (1 - kCompetition) * dispatch.besideShare) * seconds : seconds);
     if (rearranges && term.axis == Axis::Cp && term.phase != Phase::Step && term.kind != CollectiveKind::AllReduce)
       programs.addRearrangement(term, memorySeconds(2 * bytes, problem.machine));
     if (double seconds = replicaSumSeconds(term, bytes, config, problem.machine); seconds > 0)

@@ -1,12 +1,46 @@
 #include "planner/model/simplicity.h"
 
 #include <algorithm>
-#include <tuple>
+#include <fmt/format.h>
 
 namespace espalier::planner {
 
-Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine, bool recomputes) {
+namespace {
+
+// Returns the parts of `techniques` that a config has, as words.
+std::vector<std::string> techniquesOf(const ParallelConfig &config) {
+  const std::pair<bool, const char *> techniques[] = {{config.tp > 1, "tensor parallelism"},
+                                                      {config.pp > 1, "a pipeline"},
+                                                      {config.cp > 1, "context parallelism"},
+                                                      {config.ep > 1, "expert parallelism"},
+                                                      {config.zero > 1, "sharded parameters or gradients"},
+                                                      {config.offloadOptimizer, "an offloaded optimizer"},
+                                                      {config.offloadActivations, "offloaded activations"},
+                                                      {config.offloadParameters, "offloaded parameters"}};
+  std::vector<std::string> words;
+  for (const auto &[has, word] : techniques)
+    if (has)
+      words.emplace_back(word);
+  if (config.pp > kFewStages)
+    words.push_back(fmt::format("{} stages", config.pp));
+  return words;
+}
+
+} // namespace
+
+std::vector<std::string> complexitiesOf(const PricedPlan &plan) {
+  std::vector<std::string> words = techniquesOf(plan.plan);
+  const Prediction &prediction = plan.prediction;
+  if (prediction.bubbleShare > kSmallBubble)
+    words.push_back(fmt::format("a bubble of {:.0f} %", 100 * prediction.bubbleShare));
+  if (prediction.peakBytes > kFullMemory * prediction.memoryLimitBytes)
+    words.emplace_back("a full memory");
+  return words;
+}
+
+Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine) {
   Simplicity simplicity;
+  simplicity.techniques = static_cast<int>(techniquesOf(config).size());
   simplicity.contextRanks = config.cp;
   simplicity.splitsTensorsOverHosts = config.tp > machine.devicesPerHost;
   simplicity.zero = config.zero;
@@ -14,35 +48,17 @@ Simplicity simplicityOf(const ParallelConfig &config, const Machine &machine, bo
   simplicity.isHybrid = config.zeroReplicas() > 1;
   simplicity.offloads = config.offloadOptimizer + config.offloadActivations + config.offloadParameters;
   simplicity.hasOtherSchedule = config.pp > 1 && config.schedule != Schedule::OneFOneB;
-  simplicity.recomputes = recomputes;
-  for (int ranks : {config.tp, config.pp, config.cp, config.ep})
-    simplicity.techniques += ranks > 1;
-  simplicity.techniques += (config.zero > 1) + simplicity.offloads;
+  simplicity.recomputes = config.fullLayers > 0 || config.recompute.value_or(Recompute::None) != Recompute::None;
   return simplicity;
 }
 
-Simplicity simplicityOf(const Plan &plan, const Machine &machine) {
-  bool recomputes = std::ranges::any_of(plan.stages, [](const StagePlan &stage) {
+Simplicity simplicityOf(const PricedPlan &plan, const Machine &machine) {
+  Simplicity simplicity = simplicityOf(static_cast<const ParallelConfig &>(plan.plan), machine);
+  simplicity.techniques = static_cast<int>(complexitiesOf(plan).size());
+  simplicity.recomputes = std::ranges::any_of(plan.plan.stages, [](const StagePlan &stage) {
     return std::ranges::any_of(stage.recompute, [](Recompute kept) { return kept != Recompute::None; });
   });
-  return simplicityOf(plan, machine, recomputes);
-}
-
-double comparisonError(const ModelError &error, const ParallelConfig &one, const ParallelConfig &other) {
-  auto axes = [](const ParallelConfig &config) {
-    return std::tuple(config.tp, config.pp, config.cp, config.ep, config.zero == 3);
-  };
-  if (axes(one) == axes(other))
-    return error.comparison;
-  auto isUnmeasured = [&](ParallelConfig config) {
-    auto sizes = axisMembers(config);
-    for (size_t axis = 0; axis < kAxes; ++axis)
-      if (error.measured[axis] > 0 && *sizes[axis] > error.measured[axis])
-        return true;
-    return false;
-  };
-  double family = std::max(error.comparison, error.family);
-  return isUnmeasured(one) || isUnmeasured(other) ? std::max(family, error.unmeasured) : family;
+  return simplicity;
 }
 
 int familyOf(const ParallelConfig &config) {

@@ -77,11 +77,11 @@ double leastInFlight(const ParallelConfig &config) {
 
 } // namespace
 
-WorkSum sumWork(const Problem &problem, const CostTable &table) {
+WorkSum sumWork(const Problem &problem, const CostTable &table, const std::optional<Recompute> &recompute) {
   WorkSum sum{.boundarySeconds = table.boundarySeconds};
   visitSegments(problem, [&](int kind, bool isLayer, double count) {
     const SegmentCost &cost = isLayer ? table.kinds[kind] : kind == problem.embed ? table.embed : table.head;
-    addSegments(cost, problem.pins.recompute, isLayer, count, sum);
+    addSegments(cost, recompute, isLayer, count, sum);
     return true;
   });
   return sum;
@@ -104,7 +104,7 @@ std::vector<std::optional<WorkSum>> sumWorks(const Problem &problem, std::span<c
       std::optional<SegmentCost> cost = costs->of(kind);
       if (cost) {
         addOffload(*cost, problem.machine, config, isLayer);
-        addSegments(*cost, problem.pins.recompute, isLayer, count, *sum);
+        addSegments(*cost, config.recompute, isLayer, count, *sum);
       } else {
         sum.reset();
       }

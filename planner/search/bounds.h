@@ -23,8 +23,8 @@ struct WorkSum {
   double savedBytes = 0; ///< least bytes that all layers keep of one micro-batch
 };
 
-/// Sums the work from a cost table.
-WorkSum sumWork(const Problem &problem, const CostTable &table);
+/// Sums the work from a cost table. Layers recompute as `recompute` says, or with the least values of any class.
+WorkSum sumWork(const Problem &problem, const CostTable &table, const std::optional<Recompute> &recompute = {});
 
 /// Sums the work of each of `choices` without cost tables. Empty if the problem has no terms for a
 /// choice. `mostChunks` maps the number of stages to the most chunks of a stage. Stops the sum of a choice early when

@@ -44,9 +44,10 @@ public:
   /// and then the others in their order.
   void shorten(std::vector<Incumbent> &list) const;
 
+  static constexpr double mostSlower = 1.25; ///< reported plans take at most this much of the fastest step
+
 private:
   static constexpr int mostOfFamily = 2;
-  static constexpr double mostSlower = 1.25;
   using Mesh = std::tuple<int, int, int, int, int>;
   static Mesh meshOf(const ParallelConfig &plan) { return {plan.dp, plan.tp, plan.pp, plan.cp, plan.ep}; }
   void bound();

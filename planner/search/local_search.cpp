@@ -22,7 +22,7 @@ public:
         stageOptions(stageOptions), player(stageOptions), limit(limit), budget(budget) {
     known.resize(config.pp);
     const CostTable &costs = stageOptions.table();
-    Recompute recompute = problem.pins.recompute.value_or(Recompute::None);
+    Recompute recompute = config.recompute.value_or(Recompute::None);
     for (int kind : costs.layerKinds)
       work.push_back(work.back() + segmentSeconds(costs.kinds[kind], recompute).total());
     int chunks = config.pp * perStage;
@@ -186,8 +186,9 @@ private:
 
 SplitResult searchLocally(const Problem &problem, StageOptions &options, double limitSeconds, int64_t budget) {
   bool isQuick = budget <= 0;
-  double bound = relaxedBound(sumWork(problem, options.table()), problem.machine, options.config(),
-                              /*chunksAlike=*/false);
+  double bound =
+      relaxedBound(sumWork(problem, options.table(), options.config().recompute), problem.machine, options.config(),
+                   /*chunksAlike=*/false);
   // A first search continues only from splits that beat the limit. Later searches may also improve slower splits past
   // it.
   SplitResult result;

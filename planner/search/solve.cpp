@@ -45,17 +45,83 @@ std::vector<std::shared_ptr<const CostTable>> costTables(const Problem &problem,
   return tables;
 }
 
-Simplicity simplicityOfIncumbent(const Incumbent &one, const Machine &machine) {
-  bool recomputes = std::ranges::any_of(one.result.recomputed, [](const std::vector<RecomputedLayers> &stage) {
-    return std::ranges::any_of(stage, [](const RecomputedLayers &kind) { return kind.full + kind.selective > 0; });
-  });
-  return simplicityOf(one.config, machine, recomputes);
-}
+// Finds the split of the layers of one config, and of software that cannot choose for each layer, what layers keep.
+class ConfigSolver {
+public:
+  ConfigSolver(const Problem &problem, std::shared_ptr<ScheduleCache> schedules)
+      : problem(problem), schedules(std::move(schedules)) {}
 
-// Returns the longest step of a plan that is as fast as the fastest one within the error of their comparison.
-double equalSeconds(const ModelError &error, const ParallelConfig &config, const Incumbent &fastest) {
-  return (1 + comparisonError(error, config, fastest.config)) * fastest.result.seconds;
-}
+  // Returns the best split below the limit. Sets the layers that recompute in full in equally many layers of each
+  // chunk.
+  SplitResult solve(ParallelConfig &config, const std::shared_ptr<const CostTable> &table, double limit,
+                    int64_t budget) const {
+    return config.fullLayers > 0 ? blockSplit(config, table, limit, budget) : splitOf(config, table, limit, budget);
+  }
+
+private:
+  using Table = std::shared_ptr<const CostTable>;
+
+  /// Whether every stage fits.
+  bool fits(const LaidStages &laid) const {
+    for (size_t stage = 0; stage < laid.bytes.size(); ++stage)
+      if (memoryShare(problem.machine, laid.bytes[stage], laid.hostBytes[stage]) > 1)
+        return false;
+    return true;
+  }
+
+  SplitResult splitOf(const ParallelConfig &config, const Table &table, double limit, int64_t budget) const {
+    StageOptions stages(problem, config, schedules, table);
+    if (!problem.software.hasEvenStages || problem.pins.stageLayers)
+      return bestSplit(problem, stages, limit, budget);
+    SplitResult even{.played = 1};
+    std::vector<int> counts = evenChunks(problem, config);
+    LaidStages laid = layStages(stages, counts);
+    if (fits(laid))
+      even.lowerBound = pricePlan(problem, {config, std::move(laid.stages)}).prediction.stepSeconds;
+    if (even.lowerBound < limit)
+      even.seconds = even.lowerBound, even.counts = std::move(counts);
+    return even;
+  }
+
+  // Finds the best split with any number of leading layers of each chunk that recompute in full, and sets this number.
+  // More of them need less memory, so that the fewest with which equal stages fit are bisected. One less may fit
+  // unequal stages, and more may allow better stages.
+  SplitResult blockSplit(ParallelConfig &config, const Table &table, double limit, int64_t budget) const {
+    int chunks = config.pp * chunksOf(config.schedule, config.virtualStages);
+    const int all = (problem.layerCount() + chunks - 1) / chunks;
+    ParallelConfig tried = config;
+    auto fitsEvenly = [&](int layers) {
+      tried.fullLayers = layers;
+      StageOptions stages(problem, tried, schedules, table);
+      return fits(layStages(stages, evenChunks(problem, tried)));
+    };
+    int fewest = 1;
+    for (int most = all; fewest < most;) {
+      int middle = (fewest + most) / 2;
+      if (fitsEvenly(middle))
+        most = middle;
+      else
+        fewest = middle + 1;
+    }
+    SplitResult best;
+    bool isBetter = true;
+    int64_t played = 0, spent = 0, work = 0;
+    for (int layers = std::max(1, fewest - 1); layers <= all && (layers <= fewest || isBetter); ++layers) {
+      tried.fullLayers = layers;
+      SplitResult found = splitOf(tried, table, std::min(limit, best.seconds), budget);
+      played += found.played, spent += found.spent, work += found.optionWork;
+      isBetter = found.seconds < best.seconds;
+      if (isBetter)
+        best = std::move(found), config = tried;
+    }
+    best.played = played, best.spent = spent, best.optionWork = work;
+    best.lowerBound = 0; // only the bound of the candidate holds for all numbers
+    return best;
+  }
+
+  const Problem &problem;
+  std::shared_ptr<ScheduleCache> schedules;
+};
 
 // Searches in two passes. The first examines a few splits of each candidate. The second completes the search of the
 // candidates whose lower bounds are still below the best plan.
@@ -85,25 +151,15 @@ public:
   }
 
   const SearchStatistics &sizes() const { return statistics; }
-  const ParallelConfig &fastest() const { return fastestConfig; } ///< after best()
+  const std::optional<Incumbent> &simpler() const { return nextSimpler; } ///< after best()
 
-  /// Returns the plans to report, in order.
+  /// Returns the plans to report: the answer, and then the others by ascending time.
   std::vector<Incumbent> best() {
     std::vector<Incumbent> list = incumbents.sorted();
-    if (!list.empty())
-      fastestConfig = list.front().config;
-    bool prefersSimple = options.simplest && problem.error.comparison > 0 && !list.empty();
-    if (prefersSimple) {
-      Incumbent fastest = list.front(), simple = simplest(list);
-      std::erase_if(list, [&](const Incumbent &other) { return other.config == simple.config; });
-      list.push_back(std::move(simple));
-      auto order = [&](const Incumbent &one) {
-        bool isEqual = one.result.seconds <= equalSeconds(problem.error, one.config, fastest);
-        return std::tuple(!isEqual, isEqual ? simplicityOfIncumbent(one, problem.machine) : Simplicity{},
-                          one.result.seconds, one.place);
-      };
-      std::ranges::sort(list.begin(), list.end() - 1, {}, order);
-      std::rotate(list.begin(), list.end() - 1, list.end()); // the chosen plan comes first
+    if (options.simplest && problem.preferSimple > 0 && !list.empty()) {
+      Incumbent answer = simplest(list);
+      std::erase_if(list, [&](const Incumbent &other) { return other.config == answer.config; });
+      list.insert(list.begin(), std::move(answer));
     }
     incumbents.shorten(list);
     return list;
@@ -120,6 +176,7 @@ private:
   static constexpr int64_t quickBudget = 200'000;          // where nothing is to be proved
   static constexpr int64_t mostOptionWork = 1'000'000'000; // visited chunks in recompute choices
   static constexpr size_t quickCandidates = 1000;
+  static constexpr size_t mostSimple = 100'000; // candidates among which a simpler plan is looked for
 
   using Open = std::vector<std::pair<double, size_t>>; ///< bounds of candidates that may be reported, with their places
   void firstPass() {
@@ -146,7 +203,7 @@ private:
   // their bounds count in the gap. Models of a hundred layers on a thousand devices need less than a fifth of it.
   bool isWorthwhile(const Candidate &candidate) {
     ParallelConfig plan = space.config(candidate);
-    if (!hasSeveralOptions(problem, plan))
+    if (!hasSeveralOptions(plan))
       return true;
     double chunks = static_cast<double>(plan.pp) * chunksOf(plan.schedule, plan.virtualStages);
     work += 3 * chunks * static_cast<double>(plan.microBatches);
@@ -174,56 +231,57 @@ private:
     }
   }
 
-  // Chooses among the plans that equal the fastest one: first the simplest layout, with its fastest plan, and then the
-  // simplest plan of this layout that equals that plan within the error of plans with the same axes.
-  Incumbent simplest(const std::vector<Incumbent> &known) {
-    const Incumbent &fastest = known.front();
-    auto limit = [&](const ParallelConfig &config) { return equalSeconds(problem.error, config, fastest); };
-    Incumbent best = least(known, fastest, &Simplicity::layout, limit);
-    const Simplicity layout = simplicityOfIncumbent(best, problem.machine).layout();
-    const double near = (1 + problem.error.comparison) * best.result.seconds;
-    auto nearLimit = [&](const ParallelConfig &config) {
-      bool isOther = simplicityOf(config, problem.machine, /*recomputes=*/false).layout() != layout;
-      return isOther ? 0 : std::min(limit(config), near);
-    };
-    return least(known, best, std::identity(), nearLimit);
+  // A plan with its simplicity and time, which is its rank in the choice of the answer.
+  using Ranked = std::pair<Simplicity, double>;
+  Ranked rankOf(const Incumbent &one) const {
+    return {simplicityOf(pricePlan(problem, withStages(problem, one.config, one.result)), problem.machine),
+            one.result.seconds};
   }
 
-  // Returns the plan with the least `keyOf` its simplicity, or `best`; of equal ones, the fastest. Plans may take
-  // `limitOf` their config. Visits candidates by ascending complexity, as far as it is known without a split (recompute
-  // is not). Unequal layers on several chunks are slow to solve and not simple, so that only their incumbents count.
-  template <typename KeyOf, typename LimitOf>
-  Incumbent least(const std::vector<Incumbent> &known, Incumbent best, KeyOf keyOf, LimitOf limitOf) {
-    auto simple = [&](const Incumbent &one) { return std::invoke(keyOf, simplicityOfIncumbent(one, problem.machine)); };
-    auto key = [&](const Incumbent &one) { return std::pair(simple(one), one.result.seconds); };
-    for (const Incumbent &one : known)
-      if (one.result.seconds <= limitOf(one.config) && key(one) < key(best))
-        best = one;
-    const ModelError &error = problem.error;
-    const double most = (1 + std::max({error.comparison, error.family, error.unmeasured})) * incumbents.bestSeconds();
+  // Returns the simplest plan that is at most `preferSimple` slower than the fastest one; of equally simple plans, the
+  // fastest. Sets `nextSimpler`. Visits candidates by ascending complexity, as far as it is known without a split.
+  // Unequal layers on several chunks are slow to solve and not simple, so that only their incumbents count.
+  Incumbent simplest(const std::vector<Incumbent> &known) {
+    const double limit = (1 + problem.preferSimple) * incumbents.bestSeconds();
+    Incumbent answer = known.front();
+    Ranked rank = rankOf(answer);
+    std::vector<std::pair<Incumbent, Ranked>> others;
+    auto offer = [&](const Incumbent &one) {
+      Ranked own = rankOf(one);
+      if (one.result.seconds <= limit && own < rank)
+        answer = one, rank = own;
+      others.emplace_back(one, own);
+    };
+    std::ranges::for_each(known, offer);
     std::vector<std::pair<Simplicity, size_t>> order;
-    for (size_t i = 0; space.at(i) && space.at(i)->bound <= most; ++i)
-      if (ParallelConfig config = space.config(*space.at(i));
-          space.at(i)->bound <= limitOf(config) && (space.hasOneKind() || !hasSeveralOptions(problem, config)))
-        order.emplace_back(std::invoke(keyOf, simplicityOf(config, problem.machine, /*recomputes=*/false)), i);
+    const double most = std::max(limit, Incumbents::mostSlower * incumbents.bestSeconds());
+    for (size_t i = 0; i < mostSimple && space.at(i) && space.at(i)->bound <= most; ++i)
+      if (ParallelConfig config = space.config(*space.at(i)); space.hasOneKind() || !hasSeveralOptions(config))
+        order.emplace_back(simplicityOf(config, problem.machine), i);
     std::ranges::sort(order);
-    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= simple(best); begin = end) {
-      bool isTie = simple(best) == order[begin].first;
+    double nextSeconds = most;
+    for (size_t begin = 0, end; begin < order.size() && order[begin].first <= rank.first; begin = end) {
       std::vector<size_t> which;
       std::vector<double> wanted;
       for (end = begin; end < order.size() && end < begin + batch && order[end].first == order[begin].first; ++end) {
-        const Candidate &candidate = *space.at(order[end].second);
-        double most = limitOf(space.config(candidate)), limit = isTie ? std::min(most, best.result.seconds) : most;
-        if (candidate.bound >= limit)
+        bool isTie = order[end].first == rank.first; // a slower plan would be no answer, and is not simpler
+        double least = isTie ? std::min(limit, rank.second) : nextSeconds;
+        if (space.at(order[end].second)->bound >= least)
           continue;
         which.push_back(order[end].second);
-        wanted.push_back(limit);
+        wanted.push_back(least);
       }
-      for (Incumbent &found : solve(which, wanted, /*budget=*/0))
-        if (!found.result.counts.empty() && key(found) < key(best))
-          best = std::move(found);
+      for (const Incumbent &found : solve(which, wanted, /*budget=*/0))
+        if (!found.result.counts.empty()) {
+          offer(found);
+          if (found.result.seconds > limit)
+            nextSeconds = std::min(nextSeconds, found.result.seconds);
+        }
     }
-    return best;
+    for (const auto &[one, own] : others)
+      if (own.first < rank.first && (!nextSimpler || one.result.seconds < nextSimpler->result.seconds))
+        nextSimpler = one;
+    return answer;
   }
 
   // Returns whether the candidate at a rank may still be faster than the best.
@@ -237,7 +295,7 @@ private:
   void leaveOut() {
     if (!space.hasOneKind() && bound < incumbents.bestSeconds())
       std::erase_if(open, [&](const auto &one) {
-        bool isLeftOut = hasSeveralOptions(problem, space.config(*space.at(one.second)));
+        bool isLeftOut = hasSeveralOptions(space.config(*space.at(one.second)));
         if (isLeftOut)
           bound = std::min(bound, one.first);
         return isLeftOut;
@@ -286,8 +344,8 @@ private:
     statistics.examined += static_cast<int64_t>(which.size());
     std::vector<std::shared_ptr<const CostTable>> tables = costTables(problem, plans, choices, options.threads);
     forEachParallel(plans.size(), options.threads, [&](size_t i) {
-      StageOptions stages(problem, plans[i], schedules, tables[i]);
-      SplitResult &result = found[i].result = bestSplit(problem, stages, limits[i], budget);
+      SplitResult &result = found[i].result = configs.solve(plans[i], tables[i], limits[i], budget);
+      found[i].config = plans[i];
       if (problem.machine.devicesPerCore() > 1 && !result.counts.empty()) // splits are played with a core per device
         result.seconds = pricePlan(problem, withStages(problem, plans[i], result)).prediction.stepSeconds;
     });
@@ -301,12 +359,12 @@ private:
   SearchSpace space;
   Incumbents incumbents;
   SearchStatistics statistics;
-  ParallelConfig fastestConfig;
-  int64_t optionWork = 0;   // of all candidates so far
-  double work = 0;          // of candidates with several options per stage
-  double bound = kInfinity; // of dropped or unproved candidates
-  Open open;                // by rising bound after each pass
-  std::shared_ptr<ScheduleCache> schedules = std::make_shared<ScheduleCache>();
+  std::optional<Incumbent> nextSimpler; // the fastest of the plans that are simpler than the answer
+  int64_t optionWork = 0;               // of all candidates so far
+  double work = 0;                      // of candidates with several options per stage
+  double bound = kInfinity;             // of dropped or unproved candidates
+  Open open;                            // by rising bound after each pass
+  ConfigSolver configs{problem, std::make_shared<ScheduleCache>()};
 };
 
 // Adds the fastest plan of plain 1F1B.
@@ -324,12 +382,6 @@ void addPlain(const Problem &problem, SearchOptions options, SearchResult &resul
 
 } // namespace
 
-double SearchResult::errorOf(const Plan &plan) const { return comparisonError(error, plan, fastest); }
-
-bool SearchResult::isEqual(const PricedPlan &plan) const {
-  return plan.prediction.stepSeconds <= (1 + errorOf(plan.plan)) * statistics.fastestSeconds;
-}
-
 SearchResult search(const Problem &problem, const SearchOptions &options) {
   auto start = std::chrono::steady_clock::now();
   SearchResult result;
@@ -341,15 +393,17 @@ SearchResult search(const Problem &problem, const SearchOptions &options) {
   solver.run();
   std::vector<Incumbent> best = solver.best();
   result.error = problem.error;
-  result.fastest = solver.fastest();
+  result.preferSimple = options.simplest ? problem.preferSimple : 0;
+  auto priced = [&](const Incumbent &one) { return pricePlan(problem, withStages(problem, one.config, one.result)); };
+  if (solver.simpler())
+    result.simpler = priced(*solver.simpler());
   result.statistics = solver.sizes();
   SearchStatistics &statistics = result.statistics;
   for (const Incumbent &one : best) {
-    PricedPlan priced = pricePlan(problem, withStages(problem, one.config, one.result));
+    result.plans.push_back(priced(one));
     // The price sums the same terms as the search in another order, so that the last digits may differ.
     if (one.result.seconds <= statistics.fastestSeconds)
-      statistics.fastestSeconds = priced.prediction.stepSeconds;
-    result.plans.push_back(std::move(priced));
+      statistics.fastestSeconds = result.plans.back().prediction.stepSeconds;
   }
   statistics.lowerBoundSeconds = std::min(statistics.lowerBoundSeconds, statistics.fastestSeconds);
   if (options.diagnose && options.prove && statistics.gap() > kWideGap && !problem.pins.schedule)

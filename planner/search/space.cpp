@@ -63,6 +63,9 @@ SearchSpace::SearchSpace(const Problem &problem, const SearchOptions &options)
   for (const SegmentKind &kind : problem.kinds)
     for (const PatternTerms &pattern : kind.patterns)
       isCausal = isCausal || std::ranges::any_of(pattern.compute, dependsOnOrder);
+  RecomputeScope scope = problem.software.recomputeScope;
+  bool isFree = scope == RecomputeScope::Layer || (scope == RecomputeScope::Prefix && isOneKind);
+  classes = isFree || problem.pins.recompute ? 1 : std::size(kRecomputes);
   enumerateAxes();
   sumChoices();
 }
@@ -89,8 +92,19 @@ double SearchSpace::leastBytes(const Candidate &candidate) const {
 ParallelConfig SearchSpace::config(const Candidate &candidate) const {
   ParallelConfig config = choices[candidate.choice];
   const Schedules &known = schedules.at({config.pp, config.microBatches, config.zero});
-  std::tie(config.schedule, config.virtualStages) = known.list[candidate.schedule - 1];
+  size_t place = candidate.schedule - 1;
+  std::tie(config.schedule, config.virtualStages) = known.list[place / classes];
+  if (classes > 1)
+    assignRecompute(static_cast<Recompute>(place % classes), config);
   return config;
+}
+
+// A plan that recomputes in full may do so in some layers of each chunk, if the software can. The number of layers is
+// the least that fits, and is chosen with the split.
+void SearchSpace::assignRecompute(Recompute recompute, ParallelConfig &config) const {
+  bool isBlock = recompute == Recompute::Full && problem.software.recomputeScope == RecomputeScope::Chunk;
+  config.fullLayers = isBlock ? 1 : 0;
+  config.recompute = isBlock ? std::nullopt : std::optional(recompute);
 }
 
 // Returns the most chunks per stage of any plan of the space.
@@ -182,9 +196,15 @@ void SearchSpace::addFlags(ParallelConfig config) {
   // Costs depend on the schedule only by whether it splits backward. Splitting makes nothing faster, so that bounds
   // hold.
   config.schedule = Schedule::OneFOneB;
+  config.recompute = pins.recompute;
+  const Software &software = problem.software;
+  auto hasStage = [&](int zero) {
+    return software.zeroStages.empty() || std::ranges::find(software.zeroStages, zero) != software.zeroStages.end();
+  };
+  bool needsSequence = software.splitsSequenceOfExperts && config.tp > 1 && limitsOf(problem).hasExperts();
   for (bool sequenceParallel : allowed(pins.sequenceParallel, {false, true}))
     for (int zero : allowed(pins.zero, {0, 1, 2, 3})) {
-      if (!pins.zero && zero > problem.software.mostZero)
+      if ((!pins.zero && !hasStage(zero)) || (!pins.sequenceParallel && needsSequence && !sequenceParallel))
         continue;
       if ((sequenceParallel && config.tp == 1) || (isNothingShared(config, zero) && zero < 3))
         continue;
@@ -267,6 +287,11 @@ void SearchSpace::addSchedule(const ParallelConfig &config, Schedules &schedules
   const Pins &pins = problem.pins;
   bool pinned = pins.stageLayers.has_value();
   int least = leastLayers(problem, config);
+  const Software &software = problem.software;
+  // Software with a list of schedules fills its pipeline: MindFormers refuses fewer micro-batches than stages.
+  bool isUnfilled = !software.schedules.empty() && !pins.microBatches && config.microBatches < config.pp;
+  if ((software.hasEvenStages && !pinned && layers % chunks != 0) || isUnfilled)
+    return;
   auto isUnschedulable = [&](int64_t batch) {
     int64_t microBatches = batch * config.microBatches / problem.globalBatch;
     return !whyNotSchedulable(config.schedule, config.pp, static_cast<int>(microBatches), config.virtualStages).empty();
@@ -285,9 +310,19 @@ std::vector<Candidate> SearchSpace::expand(uint32_t choice, const WorkSum &work)
   ParallelConfig config = choices[choice];
   const Schedules &known = schedulesOf(config);
   std::vector<Candidate> list;
-  for (uint32_t i = 0; i < known.list.size(); ++i) {
-    std::tie(config.schedule, config.virtualStages) = known.list[i];
-    double bound = relaxedBound(work, problem.machine, config, /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
+  std::vector<WorkSum> works = {work};
+  if (classes > 1) {
+    CostTable table = buildCostTable(problem, config);
+    works.clear();
+    for (Recompute recompute : kRecomputes) {
+      assignRecompute(recompute, config);
+      works.push_back(sumWork(problem, table, config.recompute));
+    }
+  }
+  for (uint32_t i = 0; i < known.list.size() * classes; ++i) {
+    std::tie(config.schedule, config.virtualStages) = known.list[i / classes];
+    double bound = relaxedBound(works[i % classes], problem.machine, config,
+                                /*chunksAlike=*/isOneKind && !problem.pins.stageLayers);
     list.push_back({bound, choice, i + 1});
   }
   return list;

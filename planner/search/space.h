@@ -20,7 +20,7 @@ namespace espalier::planner {
 struct Candidate {
   double bound = 0; ///< lower bound of all splits
   uint32_t choice = 0;
-  uint32_t schedule = 0; ///< index into the schedules of the choice, from 1; 0: the choice itself
+  uint32_t schedule = 0; ///< index of a schedule of the choice and a class of recompute, from 1; 0: the choice itself
   /// Ties keep the order of enumeration.
   bool operator>(const Candidate &other) const {
     return std::tie(bound, choice, schedule) > std::tie(other.bound, other.choice, other.schedule);
@@ -70,10 +70,12 @@ private:
   const Schedules &schedulesOf(const ParallelConfig &config);
   void addSchedule(const ParallelConfig &config, Schedules &schedules) const;
   std::vector<Candidate> expand(uint32_t choice, const WorkSum &work);
+  void assignRecompute(Recompute recompute, ParallelConfig &config) const;
 
   const Problem &problem;
   bool all; ///< also plans that the executor cannot run yet
   int threads;
+  uint32_t classes = 1;                      ///< of recompute, each of which is a candidate of its own
   bool isOneKind = true;                     ///< all layers are alike
   bool isCausal = false;                     ///< context ranks have unequal attention in contiguous order
   std::vector<int64_t> microBatchCounts;     ///< divisors of the global batch, smallest micro-batches first

@@ -64,7 +64,7 @@ public:
     double within = limit < kLongest ? limit * kSlack : kLongest;
     if (!boundaries.narrow(within))
       return result;
-    double relaxed = relaxedBound(sumWork(problem, stageOptions.table()), problem.machine, config,
+    double relaxed = relaxedBound(sumWork(problem, stageOptions.table(), config.recompute), problem.machine, config,
                                   /*chunksAlike=*/stageOptions.hasOneKind() && !ranges.arePinned());
     lowerBound = relaxed;
     Split split{initialCounts(within), std::vector<size_t>(stages)};

@@ -4,8 +4,9 @@
 
 namespace espalier::planner {
 
-bool hasSeveralOptions(const Problem &problem, const ParallelConfig &config) {
-  return chunksOf(config.schedule, config.virtualStages) > 1 || (config.offloadActivations && !problem.pins.recompute);
+bool hasSeveralOptions(const ParallelConfig &config) {
+  return chunksOf(config.schedule, config.virtualStages) > 1 ||
+         (config.offloadActivations && config.choosesRecompute());
 }
 
 StageOptions::StageOptions(const Problem &problem, const ParallelConfig &config,
@@ -13,6 +14,8 @@ StageOptions::StageOptions(const Problem &problem, const ParallelConfig &config,
     : problem(problem), parallel(config), schedules(std::move(schedules)),
       costs(given ? std::move(given) : std::make_shared<const CostTable>(buildCostTable(problem, config))),
       perStage(chunksOf(config.schedule, config.virtualStages)) {
+  if (parallel.choosesRecompute())
+    parallel.recompute = problem.pins.recompute;
   const std::vector<int> &kinds = costs->layerKinds;
   for (int layer = 0; layer < static_cast<int>(kinds.size()); ++layer)
     runStart.push_back(layer > 0 && kinds[layer] == kinds[layer - 1] ? runStart.back() : layer);
@@ -64,7 +67,7 @@ const std::vector<StageOption> &StageOptions::options(int stage, int first, int 
 }
 
 const StageOption &StageOptions::fastest(int stage, int first, int count) {
-  bool isQuicker = hasSeveralOptions(problem, parallel); // otherwise the Pareto set has only this option
+  bool isQuicker = hasSeveralOptions(parallel); // otherwise the Pareto set has only this option
   return memoized(isQuicker ? fastestOnly : paretoSets, stage, first, count, isQuicker).front();
 }
 
@@ -90,7 +93,7 @@ std::vector<RecomputedLayers> StageOptions::unconstrained(const std::vector<Like
   std::vector<RecomputedLayers> recomputed;
   for (const LikeLayers &like : kinds) {
     int layers = static_cast<int>(like.chunks.size());
-    Recompute recompute = problem.pins.recompute.value_or(fastestClass(costs->kinds[like.kind]));
+    Recompute recompute = parallel.recompute.value_or(fastestClass(costs->kinds[like.kind]));
     recomputed.push_back({recompute == Recompute::Full ? layers : 0, recompute == Recompute::Selective ? layers : 0});
   }
   return recomputed;
@@ -99,7 +102,7 @@ std::vector<RecomputedLayers> StageOptions::unconstrained(const std::vector<Like
 std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRange> chunks, bool onlyFastest) {
   std::vector<LikeLayers> kinds;
   // Keeping everything is fastest, except that with offloaded activations keeping less may be faster.
-  bool isFree = !problem.pins.recompute, mayKeepLess = isFree && parallel.offloadActivations;
+  bool isFree = parallel.choosesRecompute(), mayKeepLess = isFree && parallel.offloadActivations;
   if (mayKeepLess || !isFree)
     kinds = layersByKind(*costs, chunks);
   StageOption first = price(stage, chunks, unconstrained(kinds));
@@ -108,8 +111,7 @@ std::vector<StageOption> StageOptions::choose(int stage, std::span<const LayerRa
     return {first};
   if (!mayKeepLess)
     kinds = layersByKind(*costs, chunks);
-  RecomputeChoices found =
-      chooseRecompute(*costs, kinds, roomOf(stage), onlyFastest || !hasSeveralOptions(problem, parallel));
+  RecomputeChoices found = chooseRecompute(*costs, kinds, roomOf(stage), onlyFastest || !hasSeveralOptions(parallel));
   complete = complete && found.isComplete;
   visits += found.visits;
   ++chosen;
@@ -150,11 +152,23 @@ StageRoom StageOptions::roomOf(int stage) const {
   return room;
 }
 
+std::vector<std::vector<Recompute>> StageOptions::classesOf(std::span<const LayerRange> chunks,
+                                                            const std::vector<RecomputedLayers> &recomputed) const {
+  if (parallel.fullLayers == 0)
+    return recomputeOfLayers(*costs, chunks, recomputed);
+  std::vector<std::vector<Recompute>> classes;
+  for (const LayerRange &chunk : chunks) {
+    classes.emplace_back(chunk.count);
+    std::fill_n(classes.back().begin(), std::min(chunk.count, parallel.fullLayers), Recompute::Full);
+  }
+  return classes;
+}
+
 StageOption StageOptions::price(int stage, std::span<const LayerRange> chunks,
                                 const std::vector<RecomputedLayers> &recomputed) {
   if (counted.empty())
     countPeaks();
-  std::vector<std::vector<Recompute>> recompute = recomputeOfLayers(*costs, chunks, recomputed);
+  std::vector<std::vector<Recompute>> recompute = classesOf(chunks, recomputed);
   StageOption option;
   option.recomputed = recomputed;
   assembleStage(problem, parallel, *costs, stage, counted[stage], chunks, recompute, parts);
@@ -184,7 +198,7 @@ LaidStages layStages(StageOptions &options, const std::vector<int> &counts,
     }
     StageOption option =
         options.price(stage, own, recomputed.empty() ? options.fastest(stage, own).recomputed : recomputed[stage]);
-    std::vector<std::vector<Recompute>> kept = recomputeOfLayers(options.table(), own, option.recomputed);
+    std::vector<std::vector<Recompute>> kept = options.classesOf(own, option.recomputed);
     for (int i = 0; i < perStage; ++i)
       chunks[i]->recompute = std::move(kept[i]);
     laid.bytes.push_back(option.bytes);

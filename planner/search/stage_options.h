@@ -44,6 +44,10 @@ public:
   /// Returns a given option with its bytes.
   StageOption price(int stage, std::span<const LayerRange> chunks, const std::vector<RecomputedLayers> &recomputed);
 
+  /// Returns what each layer of the chunks keeps under the choice `recomputed`, or as the config states.
+  std::vector<std::vector<Recompute>> classesOf(std::span<const LayerRange> chunks,
+                                                const std::vector<RecomputedLayers> &recomputed) const;
+
   /// False if some options were dropped because of many layers or kinds of layers.
   bool isComplete() const { return complete; }
 
@@ -85,7 +89,7 @@ private:
 };
 
 /// Whether a stage may have several Pareto-optimal options.
-bool hasSeveralOptions(const Problem &problem, const ParallelConfig &config);
+bool hasSeveralOptions(const ParallelConfig &config);
 
 /// Stages with their memory.
 struct LaidStages {

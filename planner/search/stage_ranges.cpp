@@ -25,7 +25,7 @@ StageRanges::StageRanges(const Problem &problem, StageOptions &stageOptions)
   }
   // Keeping everything is fastest, except that with offloaded activations keeping less may be faster.
   auto mayBeFastest = [&](Recompute recompute) {
-    const auto &pinned = problem.pins.recompute;
+    const auto &pinned = config.recompute;
     return pinned ? recompute == *pinned : recompute == Recompute::None || config.offloadActivations;
   };
   for (int kind : costs.layerKinds) {

@@ -2,10 +2,11 @@
 
 Usage: plan_tasks.test.py ESPALIER CONFIGS [TASK ...]
 
-Each task is planned for espalier and for a published system. The chosen plan must belong to the family that is used in
-practice, memory must keep the margin, and the plan must be as fast as the fastest one within the comparison error. If
-an MFU is published for the system, the step time that it gives must match within the time error. Prints the table of
-planner/README.md.
+Each task is planned for espalier and for a published system. The answer must take at most 3 % more than the fastest plan
+and keep the memory margin. It must belong to the family that is used in practice, unless each shown plan of that family
+takes more than 3 % more than the fastest plan. The search considered the plan of a published MFU, too, so that the
+answer's MFU is not below it, within the time error. published_runs.test.py checks the published plans themselves. Prints
+the table of planner/README.md.
 """
 import concurrent.futures
 import json
@@ -88,13 +89,16 @@ def words(p):
 
 def faults_of(name, system, found):
     family, plan, predicted = tasks[name][4], found["plan"], found["predicted"]
-    if not family(plan):
+    limit = 1.03 * found["search"]["fastest_seconds"] * (1 + 1e-9)
+    known = [other for other in found["alternatives"] if family(other["plan"])]
+    if not family(plan) and any(other["predicted"]["step_seconds"] <= limit for other in known):
         yield f"{name}, {system}: nobody runs {words(plan)}"
+    if plan["tp"] > found["machine"]["devices_per_host"]:
+        yield f"{name}, {system}: tensor parallelism over hosts"
     if max(predicted["memory_bytes"]) > predicted["memory_limit_bytes"] or predicted["memory_margin_bytes"] <= 0:
         yield f"{name}, {system}: no margin"
-    largest = max(found[key] for key in ("comparison_error", "family_error", "unmeasured_error"))
-    if predicted["step_seconds"] > (1 + largest) * found["search"]["fastest_seconds"] * (1 + 1e-9):
-        yield f"{name}, {system}: outside the class of the fastest"
+    if predicted["step_seconds"] > limit:
+        yield f"{name}, {system}: more than 3 % slower than the fastest"
 
 
 def main(espalier, configs, *chosen):
@@ -111,7 +115,7 @@ def main(espalier, configs, *chosen):
             cells += [words(answers[job]["plan"]), f"{100 * predicted['mfu']:.0f} ± {100 * predicted['error'] * predicted['mfu']:.0f} %"]
             faults += faults_of(*job, answers[job])
         mfu, error = predicted["mfu"], predicted["error"]
-        if published and abs(published / mfu - 1) > error:  # predicted over published step time
+        if published and published / mfu - 1 > error:  # predicted over published step time
             faults.append(f"{name}: MFU {mfu:.3f} under {system}, {published} is published")
         print("| " + " | ".join(cells + [system, f"{100 * published:.0f} %" if published else "–"]) + " |", flush=True)
     for fault in faults:

@@ -20,9 +20,10 @@ for section in sections:
     elif kind == "waterfall":
         assert all(len(series["values"]) == len(section["items"]) for series in section["series"])
     elif kind == "scatter":
-        assert len(section["points"]) > 1 and section["points"][0]["mark"] in ("best", "yours", "chosen")
-        fastest = min(section["points"], key=lambda point: point["y"])
-        assert all(point is fastest for point in section["points"] if point["mark"] in ("best", "fastest")), section
+        assert len(section["points"]) > 1 and section["points"][0]["mark"] in ("answer", "yours")
+        fastest = min(point["y"] for point in section["points"])
+        assert sum(point["mark"] == "answer" for point in section["points"]) <= 1, section
+        assert all(point["y"] <= 1.03 * fastest for point in section["points"] if point["mark"] == "answer"), section
         assert all(point["y"] > 0 and 0 < point["error"] < 1 for point in section["points"])
     elif kind == "lines":
         assert all(series["points"] for series in section["series"]), section["title"]

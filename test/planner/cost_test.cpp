@@ -238,6 +238,26 @@ TEST(Cost, HybridShardingKeepsShardsOnAHost) {
                    collectiveSeconds(CollectiveKind::AllReduce, 1e9 / 4, 1, replicas));
 }
 
+// With 8 choices among 8 hosts, a token is needed on 5.25 hosts. Groups of experts bound them.
+TEST(Cost, TokensCrossTheNetworkOncePerHost) {
+  Problem problem;
+  problem.machine = testMachine(8, 8);
+  problem.routing.choices = 8;
+  ParallelConfig plan;
+  plan.ep = 64;
+  CollectiveTerm term;
+  term.kind = CollectiveKind::AllToAll, term.axis = Axis::Ep;
+  auto seconds = [&] { return collectiveSeconds(term.kind, 64e6, 0, groupOf(term, plan, problem)); };
+  double each = seconds(), network = problem.machine.network.bytesPerSecond;
+  EXPECT_NEAR(each, 56e6 / network, 1e-9 * each);
+  problem.software.dispatch.oncePerHost = true;
+  EXPECT_NEAR(seconds(), each * (1 - std::pow(7.0 / 8, 8)), 1e-9 * each);
+  problem.routing.groups = 8, problem.routing.keptGroups = 4;
+  EXPECT_NEAR(seconds(), each * (1 - std::pow(3.0 / 4, 8)) / 2, 1e-9 * each);
+  plan.ep = 8; // inside a host
+  EXPECT_NEAR(seconds(), 56e6 / problem.machine.link.bytesPerSecond, 1e-12);
+}
+
 TEST(Cost, AllToAllKeepsOnePartAndSendsTheOthers) {
   Machine machine = testMachine(2, 8);
   machine.link.latencySeconds = machine.network.latencySeconds = 0;

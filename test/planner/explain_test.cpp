@@ -1,4 +1,5 @@
 // Explanations of plans: differences add up, and refusals state bytes.
+#include "planner/answer/compare.h"
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
 #include "planner/answer/why_not.h"
@@ -54,27 +55,24 @@ TEST(Explain, WhyNotReportsTheUnprovedGap) {
   EXPECT_THAT(printWhyNot(answer), HasSubstr("no plan as wished is faster than 1.5 s, this one takes 2 s"));
 }
 
-// With a comparison error of 5 %, 10.4 s equals 10 s but 10.6 s does not. Both times are printed with their error.
+// With a comparison error of 5 %, 10.4 s is the same as 10 s but 10.6 s is not. Both times are printed with their
+// error.
 TEST(Explain, WhyNotBeginsWithAVerdict) {
   WhyNot answer;
-  answer.error = {0.12, 0.05};
+  answer.error = {.time = 0.12, .comparison = 0.05};
   answer.chosen.prediction.stepSeconds = 10, answer.best.prediction.stepSeconds = 10.4;
   answer.chosen.prediction.timeError = answer.best.prediction.timeError = answer.error.time;
   answer.moreSeconds = 0.4;
-  EXPECT_EQ(verdict(answer),
-            "equal within the error of a comparison (5 %); simpler: no; 10.4 s ± 12 % as wished, 10 s ± "
-            "12 % as chosen");
+  EXPECT_EQ(verdict(answer), "+4.0 %, same; simpler: no; 10.4 s ± 12 % as wished, 10 s ± 12 % as chosen");
   EXPECT_EQ(printWhyNot(answer).find(verdict(answer) + "\n"), 0u);
   answer.best.prediction.stepSeconds = 10.6, answer.moreSeconds = 0.6;
-  EXPECT_EQ(verdict(answer),
-            "0.6 s slower, outside the error of a comparison (5 %); 10.6 s ± 12 % as wished, 10 s ± 12 % "
-            "as chosen");
+  EXPECT_EQ(verdict(answer), "0.6 s slower, +6.0 %, faster 6 %; 10.6 s ± 12 % as wished, 10 s ± 12 % as chosen");
 }
 
-// 175B: at most two plans of each family. Plans within the error come first.
-TEST(Explain, TableShowsErrorMarginAndEqualPlans) {
+// 175B: at most two plans of each family.
+TEST(Explain, TableShowsErrorAndMargin) {
   Problem large = shapeProblem(gpt(96, 12288, 96), System{}, testMachine(128, 8, 76e9), 1536);
-  large.error = {0.12, 0.05};
+  large.error = {.time = 0.12, .comparison = 0.05};
   large.machine.marginBytes = 4e9;
   SearchResult result = search(large);
   ASSERT_GT(result.plans.size(), 2u);
@@ -85,7 +83,7 @@ TEST(Explain, TableShowsErrorMarginAndEqualPlans) {
   EXPECT_THAT(text, HasSubstr(describeSeconds(result.plans[0].prediction.stepSeconds, 0.12)));
   EXPECT_THAT(text, HasSubstr(" s ± 12 % "));
   EXPECT_THAT(text, testing::ContainsRegex("\nlimit +70.78\nmargin +3.73  left free of 74.51 GB\n"));
-  EXPECT_THAT(text, HasSubstr("steps that differ by less than 5 %, the error of a comparison, are equal: the first"));
+  EXPECT_THAT(text, HasSubstr("same: its 80 % interval contains zero"));
 }
 
 TEST(Explain, WhyNotNamesTheConstraint) {
@@ -117,32 +115,44 @@ TEST(Explain, WishForSequenceParallelismIsHonoured) {
   EXPECT_TRUE(whyNot(small, result, wish).impossible);
 }
 
-TEST(Explain, TableHasAStagePerLineAndTheProof) {
+// Neighbouring stages with equal memory share a line.
+TEST(Explain, TableHasStagesAndTheProof) {
   Problem pinned = problem();
   pinned.pins.pp = 4;
   std::string text = explainPlans(search(pinned));
   EXPECT_THAT(text, HasSubstr("pp 4"));
-  EXPECT_THAT(text, HasSubstr("\n    3 "));
+  EXPECT_THAT(text, testing::ContainsRegex("\n +[0-9-]*3 "));
   EXPECT_THAT(text, HasSubstr("proved best"));
   EXPECT_THAT(text, HasSubstr("compute is"));
 }
 
-// A plan of the run file comes first, and the planner's choice is compared with it.
-TEST(Explain, TableComparesTheRunFilesPlanWithTheBest) {
+// Rows ascend by time whichever plan is first, and the planner's choice is the answer.
+TEST(Explain, TableComparesTheRunFilesPlanWithTheAnswer) {
   SearchResult result = search(problem());
-  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("\nbest   "));
+  EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"), HasSubstr("\nanswer "));
   EXPECT_THAT(explainPlans(result, FirstPlan::Best, "use it"),
-              HasSubstr("\nuse it\nthe lines below describe the best"));
+              HasSubstr("\nuse it\nthe lines below describe the answer"));
+  EXPECT_THAT(explainPlans(result), HasSubstr("\nwhy: the fastest plan"));
   PricedPlan own = result.plans.front();
   own.prediction.stepSeconds *= 2;
   result.plans.insert(result.plans.begin(), own);
   std::string text = explainPlans(result, FirstPlan::Own, "use it");
-  EXPECT_THAT(text, HasSubstr("\nyours  "));
-  EXPECT_THAT(text, testing::ContainsRegex("\nbest   .*2.0 x faster"));
-  EXPECT_THAT(text, HasSubstr("\nuse it\nthe lines below describe yours\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\nyours  .*\\+100 %"));
+  EXPECT_LT(text.find("\nanswer "), text.find("\nyours "));
+  EXPECT_THAT(text, HasSubstr("\nuse it\nthe lines below describe your plan\n"));
   result.plans.resize(1);
   EXPECT_THAT(explainPlans(result, FirstPlan::Own, "use it"), testing::Not(HasSubstr("use it")));
-  EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("yours is the best plan\nthe lines below"));
+  EXPECT_THAT(explainPlans(result, FirstPlan::OwnAndBest, ""), HasSubstr("your plan is the answer\nthe lines below"));
+}
+
+// A difference within the error is the same. Outside of it, the probability follows from the 80 % interval.
+TEST(Explain, ComparisonsHaveOneWord) {
+  EXPECT_EQ(describe(Comparison{0.04, 0.05}), "+4.0 %, same");
+  EXPECT_EQ(describe(Comparison{-0.04, 0.05}), "-4.0 %, same");
+  EXPECT_EQ(describe(Comparison{0.0501, 0.05}), "+5.0 %, faster 10 %");
+  EXPECT_EQ(describe(Comparison{-0.2, 0.05}), "-20 %, faster 100 %");
+  EXPECT_EQ(describe(Comparison{0.1, 0}), "+10 %");
+  EXPECT_NEAR((Comparison{0, 0.05}).probabilityFaster(), 0.5, 1e-12);
 }
 
 // A wide gap is explained, with the plain plan beside it.

@@ -1,5 +1,6 @@
 // Compares two plans, and names the constraints that make a wish impossible.
 #include "planner/answer/explain.h"
+#include "planner/answer/measured.h"
 #include "planner/answer/what_if.h"
 #include "planner/answer/why_not.h"
 #include "test/planner/shapes.h"
@@ -102,4 +103,24 @@ TEST(WhyNot, UnshardedExpertsAreAnotherPlan) {
   WhyNot answer = whyNot(problem, split, problem.pins);
   EXPECT_TRUE(split.plans.at(0).plan.splitsExperts);
   EXPECT_FALSE(answer.best.plan.splitsExperts);
+}
+
+// The measured plan then takes the measured time, and a time without a factor is refused.
+TEST(Measured, RatesGiveTheMeasuredStep) {
+  Problem problem = problemOn(4);
+  problem.error = {.time = 0.2, .comparison = 0.05, .family = 0.1};
+  problem.error.content[Content::Experts] = 0.5;
+  PricedPlan own = search(problem).plans.at(0);
+  for (double factor : {0.5, 1.0, 1.3}) {
+    double seconds = own.prediction.stepSeconds * factor;
+    std::optional<double> rates = rateFactor(problem, own.plan, seconds);
+    ASSERT_TRUE(rates);
+    Problem scaled = problem;
+    useMeasured(scaled, *rates);
+    EXPECT_NEAR(pricePlan(scaled, own.plan).prediction.stepSeconds, seconds, 1e-6 * seconds);
+    EXPECT_GT((1 / factor - 1) * (*rates - 1), factor == 1 ? -1e-6 : 0);
+    EXPECT_EQ(scaled.error.time, 0.1);
+  }
+  EXPECT_FALSE(rateFactor(problem, own.plan, own.prediction.stepSeconds / 1000));
+  EXPECT_FALSE(rateFactor(problem, own.plan, own.prediction.stepSeconds * 1000));
 }

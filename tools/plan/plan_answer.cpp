@@ -4,6 +4,7 @@
 #include "compiler/choose/print_plan.h"
 #include "compiler/choose/report_plan.h"
 #include "compiler/export/export_plan.h"
+#include "compiler/import/megatron/edit_script.h"
 #include "messages/error_line.h"
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <fstream>
 
 namespace espalier {
 
@@ -39,15 +41,20 @@ int printAnswer(const PlanArguments &arguments, const Solved &solved, const std:
   for (const std::string &error : result.errors)
     printError(arguments.file, error);
   if (arguments.json)
-    fmt::print("{}\n", planJson(solved.run, solved.problem, result, comparison ? &*comparison : nullptr));
+    fmt::print("{}\n", planJson(solved.run, solved.problem, result, solved.first, comparison ? &*comparison : nullptr));
   else if (result.errors.empty())
-    fmt::print("{}{}{}", formatLine(solved.problem), planner::explainPlans(result, solved.first, howToUse),
+    fmt::print("{}{}{}{}", planner::headline(solved.problem), formatLine(solved.problem),
+               planner::explainPlans(result, solved.first, howToUse),
                comparison ? planner::printWhatIf(*comparison) : "");
   if (!result.errors.empty())
     return UserError;
   if (result.plans.empty())
     return DoesNotFit;
   const planner::Prediction &first = result.plans.front().prediction;
+  constexpr double doubtful = 0.05;
+  if (first.mfu < doubtful && solved.run.cluster.device != "cpu")
+    fmt::print(stderr, "{}: warning: the plan uses {:.1f} % of the peak; {}\n", arguments.file, 100 * first.mfu,
+               planner::whatBinds(first));
   if (first.fits())
     return Success;
   bool onHost = first.peakBytes <= first.memoryLimitBytes;
@@ -68,7 +75,27 @@ bool writeReport(const PlanArguments &arguments, const Solved &solved, const pla
   return writeWhole(arguments.report, planReport(report), "the report");
 }
 
-bool writeExtras(const PlanArguments &arguments, const planner::Problem &problem, const planner::Plan &plan) {
+/// Prints the script of --diff with the flags of a plan.
+static bool printScript(const PlanArguments &arguments, const std::string &exported) {
+  std::ifstream stream(arguments.diff, std::ios::binary);
+  std::string script(mostScriptBytes + 1, '\0');
+  stream.read(script.data(), static_cast<std::streamsize>(script.size()));
+  if (!stream.is_open() || stream.bad() || static_cast<size_t>(stream.gcount()) > mostScriptBytes) {
+    printError(arguments.diff, "cannot read the script, or it is larger than 1 MiB");
+    return false;
+  }
+  script.resize(static_cast<size_t>(stream.gcount()));
+  EditedScript edited = editScript(arguments.diff, script, {}, exported);
+  fmt::print("{}", edited.text);
+  for (const std::string &flag : edited.unplaced)
+    fmt::print(stderr, "{}: warning: the script computes a flag; change it by hand: {}\n", arguments.diff, flag);
+  return true;
+}
+
+bool writeExtras(const PlanArguments &arguments, const Solved &solved) {
+  const planner::Problem &problem = solved.problem;
+  const planner::PricedPlan *answer = planner::answerOf(solved.result, solved.first);
+  const planner::Plan &plan = arguments.diff.empty() || !answer ? solved.result.plans.front().plan : answer->plan;
   if (!arguments.trace.empty() && !writeWhole(arguments.trace, planner::traceJson(problem, plan), "the trace"))
     return false;
   if (arguments.exportTo.empty())
@@ -76,7 +103,10 @@ bool writeExtras(const PlanArguments &arguments, const planner::Problem &problem
   ExportedPlan exported = arguments.exportTo == "megatron"      ? exportMegatron(problem, plan)
                           : arguments.exportTo == "mindformers" ? exportMindFormers(problem, plan)
                                                                 : exportTorchtitan(problem, plan);
-  fmt::print("{}", exported.text);
+  if (arguments.diff.empty())
+    fmt::print("{}", exported.text);
+  else if (!printScript(arguments, exported.text))
+    return false;
   for (const std::string &left : exported.notExpressed)
     fmt::print(stderr, "{}: not expressed in {}: {}\n", arguments.file, arguments.exportTo, left);
   return true;

@@ -29,7 +29,8 @@ int printAnswer(const PlanArguments &arguments, const Solved &solved, const std:
 /// Writes the report if one is requested. Returns whether that succeeded.
 bool writeReport(const PlanArguments &arguments, const Solved &solved, const planner::WhyNot *whyNot);
 
-/// Writes the trace and prints the export of the chosen plan, if they are requested. Returns whether that succeeded.
-bool writeExtras(const PlanArguments &arguments, const planner::Problem &problem, const planner::Plan &plan);
+/// Writes the trace and prints the export of the first plan, if they are requested. With --diff, prints the script with
+/// the flags of the answer. Returns whether that succeeded.
+bool writeExtras(const PlanArguments &arguments, const Solved &solved);
 
 } // namespace espalier

@@ -9,6 +9,7 @@
 #include "compiler/import/run/pin_option.h"
 #include "compiler/profile/profile_model.h"
 #include "tools/command_line/exit_code.h"
+#include "tools/plan/measured_step.h"
 #include "tools/plan/plan_answer.h"
 #include "tools/plan/plan_sweep.h"
 #include "tools/plan/verbs.h"
@@ -44,10 +45,10 @@ std::optional<RunConfig> importOrReport(const std::string &file, const ImportOpt
   return report(importRun(file, options), told);
 }
 
-/// Returns whether the file itself names its cluster.
-bool namesCluster(const ImportedRun &run) {
-  return std::any_of(run.keys.begin(), run.keys.end(),
-                     [](const KeyReport &key) { return key.key == "cluster" || key.key.starts_with("cluster."); });
+/// Returns whether the file itself has a key or one of its subkeys.
+bool names(const ImportedRun &run, const std::string &key) {
+  return std::ranges::any_of(
+      run.keys, [&](const KeyReport &report) { return report.key == key || report.key.starts_with(key + "."); });
 }
 
 /// Returns the pins that remain when a run's own plan is freed: those that its profile depends on and, for an
@@ -71,6 +72,33 @@ void tellRamp(const std::string &file, const planner::Problem &problem) {
                std::ranges::min(problem.smallerBatches), problem.globalBatch);
 }
 
+/// Prints a note if a plan on fewer hosts has a shorter step. Plans use all devices, and their number may divide
+/// badly.
+void tellFewerHosts(const PlanArguments &arguments, const planner::SearchOptions &options, const Solved &solved) {
+  if (solved.result.plans.empty() || solved.run.isPinned)
+    return;
+  planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
+  planner::SearchOptions quick = options;
+  quick.diagnose = quick.prove = quick.simplest = false; // only the fastest plan per number of hosts
+  quick.alternatives = 0;
+  quick.all = arguments.all || !problem.capability.runs(problem.pins);
+  const double worthTelling = 1 - std::max(problem.error.comparison, 0.01);
+  const int hosts = problem.machine.hosts;
+  planner::PricedPlan best = solved.result.plans.front();
+  best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
+  for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
+    problem.machine.hosts = hosts - idle;
+    quick.belowSeconds = worthTelling * best.prediction.stepSeconds;
+    planner::SearchResult fewer = planner::search(problem, quick);
+    if (!fewer.plans.empty() && fewer.plans.front().prediction.stepSeconds < quick.belowSeconds)
+      best = fewer.plans.front();
+  }
+  int used = best.plan.ranks() / problem.machine.devicesPerHost;
+  if (used < hosts)
+    fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {}: {}\n", arguments.file, used, hosts,
+               planner::describeSeconds(best.prediction), planner::describePlan(best));
+}
+
 class PlanQuestion {
 public:
   explicit PlanQuestion(const PlanArguments &arguments) : arguments(arguments) {
@@ -82,7 +110,8 @@ public:
   }
 
   int answer() {
-    if (!canWrite(arguments.report, "the report") || !canWrite(arguments.trace, "the trace") || !readRuns())
+    if (!canWrite(arguments.report, "the report") || !canWrite(arguments.trace, "the trace") || !readRuns() ||
+        !measured.fit(present))
       return UserError;
     std::optional<Solved> solved = solve(changed ? *changed : present, options.alternatives);
     if (!solved)
@@ -90,7 +119,8 @@ public:
     tellRamp(arguments.file, solved->problem);
     if (asksWhatIf) {
       leaveHostsIdle(*solved);
-      tellFewerHosts(*solved);
+      if (idleDevices == 0)
+        tellFewerHosts(arguments, options, *solved);
     }
     if (wished && !solved->result.plans.empty())
       return answerWish(*solved);
@@ -98,9 +128,8 @@ public:
     if (asksWhatIf && !solved->result.plans.empty())
       comparison = compare(*solved);
     bool exports = !arguments.exportTo.empty() && !solved->result.plans.empty();
-    int code = exports ? static_cast<int>(Success) : printAnswer(arguments, *solved, howToUse(solved->run), comparison);
-    if (!solved->result.plans.empty() && !(writeReport(arguments, *solved, nullptr) &&
-                                           writeExtras(arguments, solved->problem, solved->result.plans.front().plan)))
+    int code = exports ? static_cast<int>(Success) : printAnswer(arguments, *solved, howToUse(*solved), comparison);
+    if (!solved->result.plans.empty() && !(writeReport(arguments, *solved, nullptr) && writeExtras(arguments, *solved)))
       return UserError;
     return code;
   }
@@ -111,7 +140,8 @@ private:
     ImportOptions plain = arguments.import;
     plain.cluster.clear();
     ImportedRun own = importRun(arguments.file, plain);
-    bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && namesCluster(own);
+    bool isOtherCluster = !arguments.import.cluster.empty() && own.ok() && names(own, "cluster");
+    hasPins = names(own, "planner.pin");
     if (!isOtherCluster)
       plain.cluster = arguments.import.cluster; // the file names no cluster, or one that cannot be used
     bool isRead = plain.cluster.empty();
@@ -159,12 +189,20 @@ private:
     return other;
   }
 
+  /// Profiles a run, with the rates that a measured step gives.
+  std::optional<planner::Problem> profileRun(const RunConfig &run) {
+    std::optional<planner::Problem> problem = profiles.profile(run);
+    if (problem)
+      measured.apply(*problem);
+    return problem;
+  }
+
   /// Searches for plans. A pinned plan comes first, then the planner's choice without the pins.
   std::optional<Solved> solve(const RunConfig &run, int alternatives) {
     RunConfig profiled = run;
     if (run.isPinned)
       profiled.pins.cp.reset(); // the planner's choice may shard the sequence
-    std::optional<planner::Problem> problem = profiles.profile(profiled);
+    std::optional<planner::Problem> problem = profileRun(profiled);
     if (!problem)
       return std::nullopt;
     Solved solved{run, std::move(*problem), {}, {}, {}};
@@ -175,8 +213,10 @@ private:
       solved.result = searchCompiled(context, run, solved.problem, wanted, arguments.target);
       return solved;
     }
-    solved.problem.pins = freedPins(run, solved.problem.pins);
-    solved.result = planner::search(solved.problem, wanted);
+    RunConfig freed = run;
+    freed.isPinned = false;
+    freed.pins = solved.problem.pins = freedPins(run, solved.problem.pins);
+    solved.result = searchCompiled(context, freed, solved.problem, wanted, arguments.target);
     std::vector<planner::PricedPlan> &plans = solved.result.plans;
     if (!plans.empty())
       solved.best = plans.front();
@@ -226,33 +266,6 @@ private:
     }
   }
 
-  /// Prints a note if a plan on fewer hosts has a shorter step. Plans use all devices, and their number may divide
-  /// badly.
-  void tellFewerHosts(const Solved &solved) const {
-    if (solved.result.plans.empty() || solved.run.isPinned || idleDevices > 0)
-      return;
-    planner::Problem problem = solved.problem; // profiled for all numbers of tensor ranks
-    planner::SearchOptions quick = options;
-    quick.diagnose = quick.prove = quick.simplest = false; // only the fastest plan per number of hosts
-    quick.alternatives = 0;
-    quick.all = arguments.all || !problem.capability.runs(problem.pins);
-    const double worthTelling = 1 - std::max(problem.error.comparison, 0.01);
-    const int hosts = problem.machine.hosts;
-    planner::PricedPlan best = solved.result.plans.front();
-    best.prediction.stepSeconds = solved.result.statistics.fastestSeconds;
-    for (int idle = 1; idle < std::min(hosts, 17); ++idle) {
-      problem.machine.hosts = hosts - idle;
-      quick.belowSeconds = worthTelling * best.prediction.stepSeconds;
-      planner::SearchResult fewer = planner::search(problem, quick);
-      if (!fewer.plans.empty() && fewer.plans.front().prediction.stepSeconds < quick.belowSeconds)
-        best = fewer.plans.front();
-    }
-    int used = best.plan.ranks() / problem.machine.devicesPerHost;
-    if (used < hosts)
-      fmt::print(stderr, "{}: note: on {} of {} hosts a step would take {}: {}\n", arguments.file, used, hosts,
-                 planner::describeSeconds(best.prediction), planner::describePlan(best));
-  }
-
   std::optional<planner::WhatIf> compare(const Solved &solved) {
     std::optional<Solved> before = solve(present, /*alternatives=*/0);
     if (!before || before->result.plans.empty()) {
@@ -272,19 +285,29 @@ private:
     return answer;
   }
 
-  /// Formats how to get the best plan of `run`, given what this query assumes.
-  std::string howToUse(const RunConfig &run) const {
-    std::string sets = present.isPinned ? " --set parallel.parallel_mode=2" : "";
+  /// Formats how to get the answer for `run`, given what this query assumes: the settings of a run that has this
+  /// answer.
+  std::string howToUse(const Solved &solved) const {
+    const RunConfig &run = solved.run;
+    std::string sets;
+    if (present.isPinned) {
+      sets = fmt::format(" --set parallel.parallel_mode=2{} --set planner.global_batch={}",
+                         hasPins ? " --set planner.pin={}" : "", run.globalBatch);
+      const planner::Pins freed = run.isPinned ? solved.problem.pins : planner::Pins();
+      for (auto [key, value] :
+           {std::pair("vocab_parallel", freed.vocabParallel), {"expert_tensor_parallel", freed.splitsExperts}})
+        if (!value.value_or(true))
+          sets += fmt::format(" --set planner.pin.{}=False", key);
+    }
     for (const std::string &pin : arguments.pin ? pinsOf(*arguments.pin) : std::vector<std::string>())
       sets += " --set planner.pin." + pin;
     if (asksWhatIf)
-      return fmt::format("to use the best plan on such devices name them with --cluster{}",
+      return fmt::format("to use the answer on such devices name them with --cluster{}",
                          sets.empty() ? "" : " and add" + sets);
     if (sets.empty())
-      return run.matmulFormat.empty() ? "`espalier compile` and `espalier train` take the best plan"
-                                      : "`--export megatron` writes the flags of the best plan";
-    return fmt::format("to use the best plan {}add{}", run.isPinned ? "write parallel_mode: 2 in the run file or " : "",
-                       sets);
+      return run.matmulFormat.empty() ? "`espalier compile` and `espalier train` take the answer"
+                                      : "`--export megatron` writes the flags of the answer";
+    return "to use the answer add" + sets;
   }
 
   int answerWish(Solved &solved) {
@@ -292,7 +315,7 @@ private:
     bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true);
     bool otherExperts = wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
     if (otherVocabulary || otherExperts) {
-      std::optional<planner::Problem> problem = profiles.profile(*wished);
+      std::optional<planner::Problem> problem = profileRun(*wished);
       if (!problem)
         return UserError;
       solved.problem = std::move(*problem);
@@ -315,11 +338,13 @@ private:
   planner::SearchOptions options;
   mlir::MLIRContext context;
   ProfileCache profiles{context, arguments.target};
+  MeasuredStep measured{arguments, profiles};
   RunConfig present;
   std::optional<RunConfig> changed, wished;
   bool asksWhatIf = false;
   std::string told; ///< diagnostics of the latest import, which are not printed twice
   int idleDevices = 0;
+  bool hasPins = false; ///< the file has planner.pin
 };
 
 } // namespace
@@ -349,8 +374,18 @@ void addPlanVerb(const Verb &app) {
   Option sweep =
       plan.option("--sweep", arguments.sweep,
                   "time and cost for several numbers of devices: devices=64..1024 (doubling) or devices=8,12,16");
-  for (const Option &other : {devices, lose, whyNot, trace, report, exports}) // of one plan
-    sweep.excludes(other);
+  Option whatIf = plan.option("--what-if", arguments.whatIf,
+                              "the best plan after each change: link=2x,memory=141GB,devices=128 (also network, "
+                              "bandwidth, compute)")
+                      .excludes(sweep);
+  Option measured =
+      plan.option("--measured", arguments.measured,
+                  "a step of the file's own plan, such as 12.4s, to which the machine's rates are scaled");
+  plan.option("--diff", arguments.diff, "print this script with the flags of the answer, for --export megatron")
+      .needs(exports);
+  for (const Option &table : {sweep, whatIf})
+    for (const Option &other : {devices, lose, whyNot, trace, report, exports, measured}) // of one plan
+      table.excludes(other);
   plan.option("--price", arguments.price, "price of a device hour, for --sweep").needs(sweep);
   addTarget(plan, arguments.target);
   plan.action([shared] {
@@ -358,7 +393,8 @@ void addPlanVerb(const Verb &app) {
     arguments.import.needsCluster = true;
     if (!isTarget(arguments.target, arguments.file))
       return static_cast<int>(UserError);
-    return arguments.sweep.empty() ? PlanQuestion(arguments).answer() : planSweep(arguments);
+    bool isTable = !arguments.sweep.empty() || !arguments.whatIf.empty();
+    return isTable ? planSweep(arguments) : PlanQuestion(arguments).answer();
   });
 }
 

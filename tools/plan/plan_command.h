@@ -17,13 +17,16 @@ struct PlanArguments {
   bool json = false;
   std::optional<int> devices;        ///< assume this number of devices
   std::string sweep;                 ///< "devices=64..1024": the best plan for each number of devices
+  std::string whatIf;                ///< "link=2x,memory=141GB,devices=128": the best plan after each change
   std::optional<double> price;       ///< of a device hour, for the sweep
+  std::string measured;              ///< step of the file's own plan, to which the rates are scaled: "12.4s"
   int loseNodes = 0;                 ///< assume this many fewer hosts
   std::optional<std::string> pin;    ///< "tp=8,pp=4": only plans with these properties
   std::optional<std::string> whyNot; ///< explain why this plan is not chosen: "tp=4,pp=12"
   std::string trace;                 ///< file for the trace of the simulated step
   std::string report;                ///< file for the report as HTML
   std::string exportTo;              ///< megatron, mindformers or torchtitan
+  std::string diff;                  ///< script that is printed with the flags of the answer
 };
 
 } // namespace espalier

@@ -66,6 +66,8 @@ ordered_json describe(const TableReport &report, bool perRow) {
                         {"system", row.system},
                         {"measured_seconds", row.seconds},
                         {"predicted_seconds", row.predictedSeconds},
+                        {"interval", row.timeError},
+                        {"contents", row.contents},
                         {"is_range", row.isRange},
                         {"measured_gibibytes", row.gibibytes},
                         {"predicted_gibibytes", row.predictedGibibytes},

@@ -4,6 +4,7 @@
 #include "compiler/import/yaml/config_files.h"
 #include "compiler/profile/describe_problem.h"
 #include "compiler/profile/profile_model.h"
+#include "planner/model/error.h"
 #include "planner/search.h"
 #include "planner/search/stage_options.h"
 
@@ -125,6 +126,10 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   PricedPlan priced;
   if (run.withoutPlan) {
     problem.pins = {};
+    // The publisher's planner took the fastest plan, with a recompute of each op and stages of any length.
+    problem.preferSimple = 0;
+    problem.software.recomputeScope = planner::RecomputeScope::Layer;
+    problem.software.hasEvenStages = false;
     problem.pins.zero = 0, problem.pins.cp = 1, problem.pins.sequenceParallel = false;
     planner::SearchResult found = planner::search(problem, {.prove = false, .diagnose = false, .relax = false});
     if (found.plans.empty())
@@ -155,6 +160,10 @@ PricedRun RunPricer::price(const PublishedRun &run) {
   const planner::StageMemory &first = priced.prediction.memory.front();
   result.plan = priced.plan;
   result.seconds = priced.prediction.stepSeconds;
+  result.timeError = priced.prediction.timeError;
+  for (size_t i = 0; i < problem.error.content.size(); ++i)
+    if (auto content = static_cast<planner::Content>(i); planner::hasContent(problem, priced.plan, content))
+      result.contents.emplace_back(planner::contentName(content));
   result.fits = priced.prediction.fits();
   double update = config.system.storage.updateBytes;
   double shown = reserved + (update > 0 ? shownBytes(problem, priced.plan, update)

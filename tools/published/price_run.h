@@ -7,6 +7,8 @@
 #include "mlir/IR/MLIRContext.h"
 
 #include <map>
+#include <string>
+#include <vector>
 
 namespace espalier {
 
@@ -15,6 +17,8 @@ struct PricedRun {
   std::string reason; ///< why the run cannot be priced; else empty
   planner::Plan plan;
   double seconds = 0, leastSeconds = 0, mostSeconds = 0; ///< least and most over the possible micro-batches
+  double timeError = 0;                                  ///< planner::Prediction::timeError
+  std::vector<std::string> contents;                     ///< planner::Content
   double measuredSeconds = 0;                            ///< 0 when not published
   double gibibytes = 0;                                  ///< of the fullest device
   bool fits = false;

@@ -177,6 +177,8 @@ TableReport evaluateTable(const std::string &name, const std::vector<PublishedRo
     if (priced.measuredSeconds > 0 && ran) {
       result.seconds = priced.measuredSeconds;
       result.predictedSeconds = priced.seconds;
+      result.timeError = priced.timeError;
+      result.contents = priced.contents;
       report.ranges += result.isRange;
       report.inRange += result.isRange && priced.leastSeconds <= result.seconds && result.seconds <= priced.mostSeconds;
       if (!result.isRange) {

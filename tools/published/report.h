@@ -36,7 +36,9 @@ struct PricedRow {
   std::string name, cluster, system, command; ///< the command prices the same run
   bool isRange = false;                       ///< no micro-batch is published
   double seconds = 0, predictedSeconds = 0;
-  double flops = 0; ///< the null model's work
+  double timeError = 0;                   ///< planner::Prediction::timeError
+  std::vector<std::string> contents = {}; ///< planner::Content
+  double flops = 0;                       ///< the null model's work
   double gibibytes = 0, predictedGibibytes = 0;
   bool outOfMemory = false, refused = false;
 };

@@ -262,6 +262,11 @@ void importData(const RunReader &reader) {
 }
 
 void importDocumentTokens(const RunReader &reader) {
+  const std::string preference = "planner.prefer_simple";
+  double &share = reader.config().preferSimple;
+  share = reader.number(preference).value_or(share);
+  if (share < 0 || share > 1)
+    reader.error(preference, fmt::format("prefer_simple must be a share from 0 to 1, got {}", share));
   const std::string key = "planner.document_tokens";
   std::optional<int64_t> tokens = reader.integer(key);
   if (!tokens || *tokens < 1 || *tokens > kMostCount) // the key checker reports the latter two

@@ -102,6 +102,7 @@ struct SystemStorage {
   double scoreBytes = 0;          ///< kept per attention score; 0: a fused kernel stores no scores
   bool dropsScores = false;       ///< stored scores pass a dropout; scoreBytes includes its mask and result
   double logitBytes = 0;          ///< live per logit at the peak of the loss; 0: as Espalier's
+  double expertImbalance = 0;     ///< of dropless experts: slots over an even share; 0: a slot for every token
   bool splitsProducts = false;    ///< transfers over tp run in parts beside the parts of their product
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
   /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.
@@ -146,9 +147,10 @@ struct RunConfig {
   std::vector<WeightRules> weights; ///< from the model file; in a run with adapters also `peft`
   std::optional<AdapterConfig> adapters;
   DTypePolicy dtypes;
-  std::string matmulFormat; ///< fp8_hybrid, fp8_e4m3 or fp4_e2m1; empty: matrix products are in the compute dtype
-  planner::Pins pins;       ///< plan properties that the file fixes
-  bool isPinned = false;    ///< parallel_mode 1: unset properties use their defaults
+  std::string matmulFormat;   ///< fp8_hybrid, fp8_e4m3 or fp4_e2m1; empty: matrix products are in the compute dtype
+  planner::Pins pins;         ///< plan properties that the file fixes
+  double preferSimple = 0.03; ///< planner::Problem::preferSimple
+  bool isPinned = false;      ///< parallel_mode 1: unset properties use their defaults
   RecomputeConfig recompute;
   OptimizerConfig optimizer;
   /// The kind is constant, linear, cosine, polynomial, inverse_sqrt or wsd. Steps are optimizer steps. total_steps is

@@ -418,6 +418,8 @@ constexpr Row parallelKeys[] = {
     {"swap_config.layer_swap", T::Any, mapped, "all layers are offloaded, or none"},
     {"swap_config.op_swap", T::Any, mapped, "all that backward reads is offloaded, or nothing"},
     {"planner.global_batch", T::Count, used, "samples per optimizer step over all replicas"},
+    {"planner.prefer_simple", T::Number, used,
+     "a simpler plan may be slower than the fastest one by this share; 0.03 by default"},
     {"planner.document_tokens", T::Count, used,
      "with reset_attention_mask, the mean length in tokens of the documents in a sample, which prices attention; by "
      "default attention is priced as causal over the whole sample"},

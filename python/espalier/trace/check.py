@@ -1,5 +1,5 @@
-"""Checks a model file: a tiny copy of the model must have the same loss, gradients and the loss in Espalier as in
-transformers, and its weights must come back bit for bit."""
+"""Checks a model file: a tiny copy of the model must have the same loss and gradients in Espalier as in transformers,
+and its weights must come back bit for bit."""
 from __future__ import annotations
 
 import filecmp

@@ -269,6 +269,19 @@ TEST(Export, RecomputeOfSomeLayers) {
   EXPECT_TRUE(megatron.notExpressed.empty());
 }
 
+// A chunk with fewer layers recomputes all of them.
+TEST(Export, BlockIsLongerThanAShortStage) {
+  Plan plan;
+  plan.dp = 4, plan.pp = 2, plan.microBatches = 16;
+  plan.stages = {{0, 4, std::vector<Recompute>(4, Recompute::Full)}, {4, 20, std::vector<Recompute>(20)}};
+  std::fill_n(plan.stages[1].recompute.begin(), 6, Recompute::Full);
+  ExportedPlan megatron = exportMegatron(problem(), plan);
+  EXPECT_THAT(megatron.text, HasSubstr("--recompute-method block\n--recompute-num-layers 6\n"));
+  EXPECT_TRUE(megatron.notExpressed.empty());
+  plan.stages[0].recompute.back() = Recompute::None;
+  EXPECT_FALSE(exportMegatron(problem(), plan).notExpressed.empty());
+}
+
 // Layouts that --decoder-first and --decoder-last cannot express.
 TEST(Export, LayoutOfUnevenStages) {
   Plan plan;
