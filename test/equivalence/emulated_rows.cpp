@@ -31,6 +31,8 @@ std::vector<std::string> storageSets(const std::string &type) {
 RunConfig runOf(const EmulatedRow &row) {
   std::vector<std::string> sets = row.sets;
   sets.push_back("model.model_config.hidden_size=32");
+  if (row.file == "bloom")
+    sets.push_back("model.model_config.num_heads=4"); // its six heads do not divide 32
   return equivalenceRun(row.file, sets);
 }
 
@@ -52,7 +54,7 @@ const std::vector<EmulatedRow> &planRows() {
       {"mixtral_accumulate2_full", "mixtral", {}, {.microBatches = 2, .recompute = full}},
       {"qwen2_moe_accumulate2", "qwen2_moe", {}, {.microBatches = 2}},
       {"glm4_moe_accumulate2", "glm4_moe", {}, {.microBatches = 2, .recompute = selective}},
-      {"bloom", "bloom", {"model.model_config.num_heads=4"}, {}},
+      {"bloom", "bloom", {}, {}},
       {"llama4_accumulate2", "llama4_text", wideHeads(), {.microBatches = 2}},
       {"gpt_oss_selective", "gpt_oss", wideHeads(), {.microBatches = 2, .recompute = selective}},
       {"frozen_accumulate2", "frozen_parts", {}, {.microBatches = 2}},
@@ -99,7 +101,7 @@ const std::vector<EmulatedRow> &splitRows() {
        "gpt2",
        dropoutSets(),
        {.tp = 2, .cp = 2, .sequenceParallel = true, .zigzag = true}},
-      {"bloom_tp2_cp2_zigzag", "bloom", {"model.model_config.num_heads=4"}, {.tp = 2, .cp = 2, .zigzag = true}},
+      {"bloom_tp2_cp2_zigzag", "bloom", {}, {.tp = 2, .cp = 2, .zigzag = true}},
       {"gemma2_cp2_zigzag", "gemma2", {}, {.cp = 2, .microBatches = 8, .zigzag = true}},
       {"llama_documents_cp2_zigzag", "llama", documentSets(), {.cp = 2, .zigzag = true}},
       {"olmo2_tp2_sequence", "olmo2", {}, {.tp = 2, .sequenceParallel = true}},
