@@ -280,10 +280,10 @@ std::optional<Failure> supervise(std::vector<Process> &processes, ShmWorld &worl
   bool isReported = false, isStallReported = false;
   int stopping = 0, waitedPolls = 0;
   while (std::ranges::any_of(processes, isRunning)) {
+    for (const Process &process : processes) // before the first wait, so that ranks know that they are supervised
+      world.status(process.rank).launcherBeats.fetch_add(1, std::memory_order_relaxed);
     waitForNews(processes, neighbours, gone, others, timer.millisecondsLeft());
     bool isPoll = timer.isOver();
-    for (const Process &process : processes)
-      world.status(process.rank).launcherBeats.fetch_add(1, std::memory_order_relaxed);
     std::optional<Failure> failure = watch.judge(lookAt(processes, world), isPoll);
     if (!failure)
       failure = desertionOf(gone, world);

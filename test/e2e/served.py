@@ -46,7 +46,7 @@ class Served:
 
 
 def exchange(port, request):
-    with socket.create_connection(("127.0.0.1", port), timeout=60 * slowdown) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=180 * slowdown) as client:
         said = b""
         try:
             client.sendall(request)
