@@ -247,6 +247,25 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
   return std::nullopt;
 }
 
+/// Returns whether the entry turns off token dropping, in MindFormers' form.
+bool isDropless(const YamlEntry &entry) {
+  return entry.key == "capacity_factor" && yamlNumber(*entry.value).value_or(1) <= 0;
+}
+
+/// Replaces the capacity by as many slots as a sample has tokens.
+YamlEntry withEverySlot(const RunReader &reader, const Architecture &architecture, YamlEntry entry) {
+  auto sizeOf = [&](const char *name) {
+    double given = givenSize(reader, name);
+    return given > 0 ? given : std::strtod(architecture.sizeRule(name)->defaultText.c_str(), nullptr);
+  };
+  auto value = std::make_shared<YamlNode>(*entry.value);
+  value->text = droplessCapacity(sizeOf("expert_num"), sizeOf("num_experts_chosen"));
+  value->quoted = false;
+  entry.value = value;
+  reader.report("moe_config.capacity_factor", KeyAction::Mapped, "no token is dropped: as many slots as tokens");
+  return entry;
+}
+
 /// Returns model_config together with the keys of moe_config that are model sizes. A dense model ignores moe_config.
 YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture) {
   const YamlNode *own = reader.find("model.model_config");
@@ -262,7 +281,7 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
   } else if (experts) {
     for (const YamlEntry &entry : experts->entries)
       if (architecture.ownSizeRule(entry.key))
-        sizes.entries.push_back(entry);
+        sizes.entries.push_back(isDropless(entry) ? withEverySlot(reader, architecture, entry) : entry);
   }
   return sizes;
 }
@@ -383,14 +402,6 @@ void deriveValues(const RunReader &reader) {
   for (const auto &[name, size] : config.model.dims)
     dims += fmt::format("{}{} {}", dims.empty() ? "" : ", ", name, size);
   reader.derive("dims", dims, "named dimensions of the model");
-  if (const ModelDescription &model = config.model; model.isDropless && model.dims.at("seq") > 0) {
-    int64_t tokens = model.dims.at("seq");
-    double headroom = model.droplessHeadroom(tokens);
-    reader.derive("dropless headroom",
-                  fmt::format("{:.3g}; at random routing a step drops choices with a probability of at most {:.1g}",
-                              headroom, model.overflowBound(tokens, headroom)),
-                  "slots of the experts of one of several ranks, over those of an even spread; metrics count drops");
-  }
   reader.derive("devices", fmt::format("{}", config.cluster.devices()),
                 fmt::format("{} hosts with {} devices of cluster {}", config.cluster.hosts,
                             config.cluster.devicesPerHost, config.cluster.name));
@@ -490,7 +501,6 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // plan checks need the model's dimensions
     importParallel(reader, RunReader(*root, run, pinned.get()), options);
-  run.config.model.stepSamples = std::max<int64_t>(run.config.globalBatch, 1);
   if (run.ok())
     importRamp(reader);
   run.runText = completeRunText(root, options, pinned);

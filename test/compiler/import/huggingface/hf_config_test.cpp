@@ -505,7 +505,8 @@ TEST(HfConfig, ModelFilesWithoutIt) {
   std::filesystem::remove_all(folder);
 }
 
-// Imported experts have no capacity, under either name that transformers uses for their number.
+// The capacity that drops no token follows from the numbers of experts, under either name that transformers uses for
+// them.
 TEST(HfConfig, ExpertsDropNoToken) {
   Json config = {{"model_type", "qwen3_moe"},
                  {"vocab_size", 19},
@@ -522,11 +523,10 @@ TEST(HfConfig, ExpertsDropNoToken) {
   for (const char *experts : {"num_experts", "num_local_experts"}) {
     Json named = config;
     named[experts] = 5;
-    EXPECT_THAT(imported(named).yaml, HasSubstr("capacity_factor: 0\n")) << experts;
+    EXPECT_THAT(imported(named).yaml, HasSubstr("capacity_factor: 2.5")) << experts;
     ImportedRun run = runOf(named);
     ASSERT_TRUE(run.ok()) << run.diagnostics.render();
-    EXPECT_TRUE(run.config.model.isDropless);
-    EXPECT_EQ(run.config.model.dims.at("capacity"), 16); // all choices of a sample
+    EXPECT_EQ(run.config.model.dims.at("capacity"), 8);
   }
 }
 
