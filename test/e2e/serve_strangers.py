@@ -58,7 +58,7 @@ def check_health(server):
     """Pages are answered before the texts that were asked for earlier."""
     done = []
     work = threading.Thread(target=lambda: together(
-        lambda i: done.append(status_of(server.exchange(post(prompt=["a"] * 8, n=8, max_tokens=60)))), 32))
+        lambda i: done.append(status_of(server.exchange(post(prompt=["a"] * 8, n=8, max_tokens=20)))), 32))
     work.start()
     wait_for(lambda: server.metrics()["espalier_texts_waiting"] > 500, "no text waits")
     assert status_of(server.exchange(get("/health"))) == 200
