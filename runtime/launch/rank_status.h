@@ -26,9 +26,9 @@ private:
   static_assert(std::atomic<T>::is_always_lock_free, "a lock would be one process's");
 };
 
-/// What a thread of a rank does, for those that watch its progress. The thread writes and others read.
+/// The progress of a thread of a rank. The thread writes it, and the watchers of the run read it.
 struct Activity {
-  /// What the thread waits for.
+  /// The kind of event that the thread waits for.
   enum Wait : int32_t { Nothing, Ranks, OwnDevice };
   static constexpr int mostFrames = 32;
 
@@ -45,7 +45,7 @@ struct Activity {
   void look() { looks = looks + 1; }
 };
 
-/// As long as this exists, the thread waits for `what`. A null activity is not watched.
+/// Marks the thread as waiting for `what` while this object exists. A null activity is not watched.
 class Waits {
 public:
   Waits(Activity *activity, Activity::Wait what) : activity(activity) { set(what); }

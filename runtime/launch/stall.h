@@ -23,7 +23,7 @@ struct StallPatience {
   int pollMilliseconds = 100;
 };
 
-/// What a rank waits for: ranks of the run, and the name of what it expects from them.
+/// The ranks that a rank waits for, and the name of the value that it expects from them.
 struct Awaited {
   std::vector<int> ranks;
   std::string what; ///< "in/3", or "a message of all ranks"

@@ -29,7 +29,7 @@ namespace {
 /// The handler and the frame that returns from it.
 constexpr int ownFrames = 2;
 
-/// Of functions that are named; those of the standard library are not.
+/// The most functions that a printed stack names. Functions of the standard library are left out.
 constexpr size_t mostNames = 20;
 
 int stackSignal() { return SIGRTMIN + 4; }

@@ -1,4 +1,4 @@
-// What a config.json of a model says.
+// Values of a model that its config.json gives.
 #pragma once
 
 #include "compiler/import/huggingface/hf_config.h"

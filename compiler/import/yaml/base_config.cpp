@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 constexpr int mostLevels = 8;
 constexpr size_t mostBases = 16;
-/// Of one file, with the bases of its bases; a base that several name counts each time.
+/// The most files that one file reads as bases, with the bases of these; a base that several files name counts each
+/// time.
 constexpr size_t mostReads = 256;
 
 /// Sets `key` of a map and replaces an earlier entry.
