@@ -63,11 +63,12 @@ std::string readPlanBytes(const std::filesystem::path &file) {
   return bytes;
 }
 
-pb::Plan readPlan(const std::filesystem::path &file) {
-  std::string bytes = readPlanBytes(file);
+pb::Plan readPlan(const std::filesystem::path &file) { return parsePlan(readPlanBytes(file), file); }
+
+pb::Plan parsePlan(std::string_view bytes, const std::filesystem::path &file) {
   if (!hasSeal(bytes))
     refuseOther(file, "not a run plan, or a damaged one: it does not end with a checksum; compile it again");
-  std::string_view content(bytes.data(), bytes.size() - sealBytes);
+  std::string_view content = bytes.substr(0, bytes.size() - sealBytes);
   if (!bytes.ends_with(sealOf(content)))
     throw PlanError(fmt::format("{}: damaged: its bytes do not fit its checksum; compile it again", file.string()));
   pb::Plan plan;

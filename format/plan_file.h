@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace espalier::rt {
 
@@ -17,6 +18,9 @@ std::string planFileBytes(const pb::Plan &plan);
 
 /// Returns the bytes of a file with a valid checksum at the end.
 std::string resealed(std::string bytes);
+
+/// Parses the bytes of a .plan file. Throws PlanError if they are damaged or of another version.
+pb::Plan parsePlan(std::string_view bytes, const std::filesystem::path &file);
 
 /// Reads and parses a .plan file. Throws PlanError if it is missing, too large, damaged or of another version.
 pb::Plan readPlan(const std::filesystem::path &file);

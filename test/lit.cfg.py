@@ -15,6 +15,7 @@ config.test_exec_root = os.path.join(config.binary_dir, "test")
 config.environment["PATH"] = os.pathsep.join(
     [os.path.join(config.binary_dir, "bin"), config.llvm_tools_dir, os.environ["PATH"]])
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
+config.environment["XDG_CONFIG_HOME"] = os.path.join(config.test_exec_root, "config")
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input-filter=error"
 config.substitutions.append(("%source_dir", config.source_dir))
 config.substitutions.append(("%bin_dir", os.path.join(config.binary_dir, "bin")))

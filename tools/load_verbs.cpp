@@ -2,6 +2,7 @@
 // program's folder.
 #include "tools/commands.h"
 
+#include "runtime/plan_signature.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
 #include "tools/machine/device_kernels.h"
@@ -54,7 +55,7 @@ int runCompilerVerb(int argc, char **argv) {
   for (std::string &word : words)
     pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  CompilerServices services{openDeviceKernels, rt::verifyPlan};
+  CompilerServices services{openDeviceKernels, rt::verifyPlan, rt::signPlan};
   return loadEntry()(static_cast<int>(words.size()), pointers.data(), services);
 }
 

@@ -9,6 +9,7 @@
 #include "format/mesh.h"
 #include "messages/error_line.h"
 #include "runtime/parameter_block.h"
+#include "runtime/plan_signature.h"
 #include "runtime/program.h"
 #include "runtime/status.h"
 #include "runtime/verify_plan.h"
@@ -178,7 +179,8 @@ void printForPeople(const rt::pb::Plan &plan) {
 }
 
 ExitCode inspectPlan(const std::string &file, bool isJson, const std::string &report) {
-  rt::pb::Plan plan = rt::readPlan(file);
+  std::string bytes = rt::readPlanBytes(file);
+  rt::pb::Plan plan = rt::parsePlan(bytes, file);
   std::vector<std::string> errors = rt::verifyPlan(plan);
   for (const std::string &error : errors)
     printError(file, error);
@@ -186,10 +188,13 @@ ExitCode inspectPlan(const std::string &file, bool isJson, const std::string &re
     return UserError;
   if (!report.empty())
     writeReport(report, fmt::format("A plan of {}", plan.model()), file, planSections(file, plan));
-  if (isJson)
+  if (isJson) {
     fmt::print("{}\n", describe(plan).dump(2));
-  else
-    printForPeople(plan);
+    return Success;
+  }
+  printForPeople(plan);
+  rt::PlanSigner signer = rt::signerOf(file, bytes);
+  fmt::print("compiled by {}\n", signer.isKnown ? signer.name : "nobody known here: " + signer.fault);
   return Success;
 }
 

@@ -168,6 +168,7 @@ int compileInto(const std::string &output, const CompileArguments &asked, const 
   std::string bytes = rt::planFileBytes(compiled->plan);
   if (!writeWhole(output, bytes, "the plan"))
     return UserError;
+  services.signPlan(output, bytes); // without a key, readers see no signature
   printCompiled(output, asked, run, chosen, compiled->plan, bytes.size());
   return Success;
 }

@@ -4,8 +4,10 @@
 
 #include "compiler/kernel_runner.h"
 
+#include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace espalier {
@@ -16,6 +18,8 @@ struct CompilerServices {
   OpenKernelRunner openKernelRunner;
   /// Returns the errors of a plan as sentences; empty for a valid plan.
   std::function<std::vector<std::string>(const rt::pb::Plan &)> verifyPlan;
+  /// Writes the user's signature beside a plan file of these bytes. Returns why not, or an empty string.
+  std::function<std::string(const std::filesystem::path &plan, std::string_view bytes)> signPlan;
 };
 
 /// The name of the function in the library.

@@ -180,6 +180,8 @@ private:
     fs::path kept = cache / (fileStem() + ".plan");
     fs::remove(kept.string() + ".key");
     fs::rename(scratch.path / "x.plan", kept);
+    std::error_code isUnsigned;
+    fs::rename(scratch.path / "x.plan.sig", kept.string() + ".sig", isUnsigned);
     rt::writeWhole(kept.string() + ".key", key());
     fmt::print(stderr, "espalier: note: {}: the plan for this machine ({}, {} of {} tokens at a time) is kept in {}\n",
                weights.string(), device(), texts == 1 ? "one text" : fmt::format("{} texts", texts), context,

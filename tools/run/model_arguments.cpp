@@ -5,6 +5,7 @@
 #include "tools/data/data_command.h"
 #include "tools/run/choose_device.h"
 #include "tools/run/folder_model.h"
+#include "tools/run/signed_plan.h"
 
 #include <fmt/format.h>
 #include <limits>
@@ -17,6 +18,7 @@ void addModelOptions(const Verb &command, ModelArguments &arguments) {
               "the .plan file, compiled with --set run_mode=predict; or a folder: a checkpoint, a folder of "
               "transformers, or models--ORG--NAME of the hub's cache")
       .required();
+  addSignerOption(command, arguments.requiresSigner);
   command.option("--checkpoint", arguments.checkpoint,
                  "a checkpoint, the folder of a run (its newest one), or a folder of transformers or Megatron; "
                  "default: the plan's load_checkpoint");
@@ -98,7 +100,8 @@ Model openModel(ModelArguments &arguments) {
         fmt::format("{0}: is a run file: `espalier compile {0} -o {1}.plan --set run_mode=predict` makes "
                     "the plan that generates text",
                     arguments.plan, std::filesystem::path(arguments.plan).stem().string()));
-  rt::pb::Plan plan = rt::readPlan(arguments.plan);
+  rt::OwnedPlan read = rt::readSignedPlan(arguments.plan, arguments.requiresSigner);
+  rt::pb::Plan &plan = read.plan;
   if (std::string reason = rt::whyNotGenerating(plan); !reason.empty())
     throw rt::PlanError(fmt::format("{}: {}", arguments.plan, reason));
   std::filesystem::path weights =
@@ -111,6 +114,8 @@ Model openModel(ModelArguments &arguments) {
     model.tokenizer = rt::openTokenizer(arguments.tokenizer);
   model.run = arguments.run;
   chooseComm(arguments.comm, plan, arguments.plan, model.run);
+  if (model.run.log)
+    printNote(read);
   bool isApart = model.run.comm == rt::Comm::shm && model.run.topology->isProcessPerRank();
   if (isApart || model.run.comm == rt::Comm::hosts)
     throw rt::PlanError(

@@ -25,7 +25,7 @@ struct ModelArguments {
   std::optional<int64_t> context;
   int64_t texts = 8; ///< at a time, for the plan of a folder
   CommArguments comm;
-  bool allowsNan = false;
+  bool allowsNan = false, requiresSigner = false;
   rt::Weights weights = rt::Weights::AsStored;
   rt::RunOptions run; ///< threads and failure options
   rt::TokenizerOptions tokenizer;

@@ -23,6 +23,7 @@
 #include "tools/report/drift.h"
 #include "tools/report/plan_sections.h"
 #include "tools/run/choose_device.h"
+#include "tools/run/signed_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -91,10 +92,12 @@ void refuseTrainingOptions(const RunArguments &arguments) {
                       option, arguments.plan));
 }
 
-/// Reads and returns the plan. Throws if this command cannot run it with these options.
-rt::pb::Plan readTrainingPlan(const RunArguments &arguments) {
+/// Reads and returns the plan and what is to be said of its signer. Throws if this command cannot run it with these
+/// options.
+rt::OwnedPlan readTrainingPlan(const RunArguments &arguments) {
   checkFiles(arguments);
-  rt::pb::Plan plan = rt::readPlan(arguments.plan);
+  rt::OwnedPlan read = rt::readSignedPlan(arguments.plan, arguments.requiresSigner);
+  const rt::pb::Plan &plan = read.plan;
   if (arguments.options.acceptChanges && !arguments.options.resume && !plan.settings().resume_training())
     throw rt::PlanError("--accept-changes is for a run that resumes another; give --resume, too");
   if (rt::findEntry(plan, "prefill"))
@@ -107,7 +110,7 @@ rt::pb::Plan readTrainingPlan(const RunArguments &arguments) {
   if (!evaluates && !arguments.evaluation.given().empty())
     throw rt::PlanError("--eval-batches and --eval-split are of evaluations, of which this run has none; give "
                         "--eval-every N");
-  return plan;
+  return read;
 }
 
 /// Sets the number of steps and describes it: "100 steps (--steps)".
@@ -220,13 +223,16 @@ int runPlanFile(RunArguments &arguments) {
   chooseRendezvous(arguments.comm, arguments.options);
   arguments.options.resumeCommand = resumeLine(*arguments.options.topology);
   rt::guardStartup(arguments.options, [&] {
-    rt::pb::Plan plan = readTrainingPlan(arguments);
+    rt::OwnedPlan read = readTrainingPlan(arguments);
+    rt::pb::Plan &plan = read.plan;
     if (arguments.savesHf) {
       requireHfNames(plan);
       arguments.options.onSave = saveHf;
     }
     steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(arguments, plan.settings());
     topology = chooseComm(arguments.comm, plan, arguments.plan, arguments.options);
+    if (arguments.options.log)
+      printNote(read);
     int hostRanks = arguments.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
     noteThreads(arguments.options, hostRanks);
     if (arguments.options.log && !rt::isForEvaluation(plan.settings()))
@@ -402,7 +408,7 @@ int runElastically(RunArguments &arguments) {
     return runAttempt(arguments, *attempt);
   RunArguments given = arguments;
   rt::RunOptions &options = arguments.options;
-  rt::pb::Plan plan = readTrainingPlan(arguments);
+  rt::pb::Plan plan = readTrainingPlan(arguments).plan;
   if (rt::isForEvaluation(plan.settings()))
     throw rt::PlanError(
         fmt::format("--elastic is for a run that trains, and {} is a plan of run_mode eval", arguments.plan));
@@ -418,6 +424,8 @@ int runElastically(RunArguments &arguments) {
                         "--processes");
   int ranks = rt::Mesh(plan.mesh()).ranks();
   std::vector<rt::ElasticPlan> plans = rt::readElasticPlans(arguments.plan);
+  for (const rt::ElasticPlan &other : plans)
+    rt::readSignedPlan(other.file, arguments.requiresSigner);
   given.options.opened = rt::openTrainingSamples(plan, options); // all plans read the same samples
   return rt::runElastic({.limits = arguments.elastic,
                          .plans = std::move(plans),
@@ -450,6 +458,7 @@ void addElasticOptions(const Verb &run, RunArguments &arguments) {
 
 void addRunArguments(const Verb &run, RunArguments &arguments) {
   run.option("plan", arguments.plan, "the .plan file").required();
+  addSignerOption(run, arguments.requiresSigner);
   addRunOptions(run, arguments);
   addElasticOptions(run, arguments);
 }
