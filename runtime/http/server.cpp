@@ -8,7 +8,9 @@
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
 #include <netinet/tcp.h>
+#include <new>
 #include <sys/resource.h>
+#include <thread>
 
 namespace espalier::rt::http {
 
@@ -129,7 +131,9 @@ void Server::post(std::function<void()> work) { boost::asio::post(state->loop, s
 void Server::run(const std::function<bool()> &shouldStop) {
   boost::asio::steady_timer timer(state->loop);
   Clock::time_point end = Clock::time_point::max();
-  std::function<void(Error)> look = [&](Error) {
+  std::function<void(Error)> look = [&](Error error) {
+    if (error) // another wait has replaced this one
+      return;
     Clock::time_point now = Clock::now();
     if (!state->isStopping && shouldStop()) {
       state->isStopping = true;
@@ -148,8 +152,15 @@ void Server::run(const std::function<bool()> &shouldStop) {
     timer.expires_after(period);
     timer.async_wait(look);
   };
-  look({});
-  state->loop.run();
+  for (;;) {
+    try {
+      look({});
+      state->loop.run();
+      return;
+    } catch (const std::bad_alloc &) { // the process may have memory again, or ends with a report of its own
+      std::this_thread::sleep_for(period);
+    }
+  }
 }
 
 } // namespace espalier::rt::http

@@ -5,16 +5,16 @@
 #include "messages/error_line.h"
 #include "runtime/launch/thread_stack.h"
 #include "runtime/processes/child_process.h"
+#include "runtime/stoppable_sleep.h"
 
 #include <algorithm>
 #include <chrono>
 #include <climits>
-#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fmt/format.h>
-#include <mutex>
+#include <new>
 #include <numeric>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -34,11 +34,15 @@ constexpr int mostKillingPolls = 20;
 /// it, so one rank prints before it ends the supervisor. The others do so only if the run lives on.
 void endSupervisor(ShmWorld &world, pid_t supervisor, bool isLate) {
   bool isFirst = world.claimReport();
-  if (isFirst)
-    printError("espalier",
-               fmt::format("the process {} that supervises ranks of this run has given no sign of life for {} "
-                           "seconds: it was stopped; all ranks end",
-                           supervisor, supervisorPatience.count()));
+  try {
+    if (isFirst)
+      printError("espalier",
+                 fmt::format("the process {} that supervises ranks of this run has given no sign of life for {} "
+                             "seconds: it was stopped; all ranks end",
+                             supervisor, supervisorPatience.count()));
+  } catch (const std::bad_alloc &) {
+    // The ranks end without a word.
+  }
   if (isFirst || isLate)
     kill(supervisor, SIGKILL);
 }
@@ -51,25 +55,23 @@ public:
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    thread = std::jthread([&world, rank, supervisor](std::stop_token end) {
-      std::mutex mutex;
-      std::unique_lock lock(mutex);
+    thread = std::jthread([this, &world, rank, supervisor](const std::stop_token &isOver) {
       RankStatus &status = world.status(rank);
       uint32_t heard = 0;
       int silentBeats = 0;
-      for (std::condition_variable_any never; !end.stop_requested();
-           never.wait_for(lock, end, beatEvery, [] { return false; })) {
+      do {
         status.beats.fetch_add(1, std::memory_order_relaxed);
         uint32_t before = std::exchange(heard, status.launcherBeats.load(std::memory_order_relaxed));
         silentBeats = heard == 0 || heard != before ? 0 : silentBeats + 1;
         if (silentBeats * beatEvery >= supervisorPatience)
           endSupervisor(world, supervisor, silentBeats * beatEvery >= supervisorPatience + std::chrono::seconds(1));
-      }
+      } while (between.sleep(isOver, beatEvery));
     });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
 private:
+  StoppableSleep between;
   std::jthread thread;
 };
 

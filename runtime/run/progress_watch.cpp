@@ -6,32 +6,27 @@
 #include "runtime/thread_pool.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdio>
-#include <mutex>
+#include <new>
 #include <unistd.h>
 
 namespace espalier::rt {
 
 ProgressWatch::ProgressWatch(const RunOptions &options, std::span<RankStatus> ranks, StallTeller tell,
                              std::function<void(const Failure &)> end)
-    : thread(startThread<std::jthread>(
-          [&options, ranks, tell = std::move(tell), end = std::move(end)](const std::stop_token &isOver) {
-            StallPatience patience = stallPatienceOf(options);
-            StallWatch watch(static_cast<int>(ranks.size()), patience);
-            std::mutex mutex;
-            std::unique_lock lock(mutex);
-            std::condition_variable_any never;
-            auto waitForPoll = [&] {
-              never.wait_for(lock, isOver, std::chrono::milliseconds(patience.pollMilliseconds), [] { return false; });
-              return !isOver.stop_requested();
-            };
-            while (waitForPoll()) {
-              watch.poll(ranks, [&] { return options.stopSignal && options.stopSignal() != 0; });
-              if (watch.stalledWriter() >= 0)
-                end(writerStall(ranks, watch, /*first=*/0, tell));
-              if (watch.isStalled())
-                end(blame(describeStall(ranks, watch, /*first=*/0, tell)));
+    : patience(stallPatienceOf(options)), watch(static_cast<int>(ranks.size()), patience),
+      thread(startThread<std::jthread>(
+          [this, &options, ranks, tell = std::move(tell), end = std::move(end)](const std::stop_token &isOver) {
+            while (between.sleep(isOver, std::chrono::milliseconds(patience.pollMilliseconds))) {
+              try {
+                watch.poll(ranks, [&] { return options.stopSignal && options.stopSignal() != 0; });
+                if (watch.stalledWriter() >= 0)
+                  end(writerStall(ranks, watch, /*first=*/0, tell));
+                if (watch.isStalled())
+                  end(blame(describeStall(ranks, watch, /*first=*/0, tell)));
+              } catch (const std::bad_alloc &) {
+                // The rank that needs memory reports the lack. Otherwise, the next poll tries again.
+              }
             }
           })) {}
 

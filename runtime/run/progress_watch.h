@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/launch/stall.h"
+#include "runtime/stoppable_sleep.h"
 
 #include <functional>
 #include <memory>
@@ -21,7 +22,10 @@ public:
                 std::function<void(const Failure &)> end);
 
 private:
-  std::jthread thread;
+  const StallPatience patience;
+  StallWatch watch;
+  StoppableSleep between;
+  std::jthread thread; ///< last, so that it ends first
 };
 
 /// Watches the calling thread while it opens the inputs of a run. If it does not go on, prints an error and ends the

@@ -1,15 +1,14 @@
 #include "runtime/device/cuda/nccl.h"
 
 #include "runtime/status.h"
+#include "runtime/stoppable_sleep.h"
 
 #include <algorithm>
 #include <climits>
-#include <condition_variable>
 #include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
-#include <mutex>
 #include <stop_token>
 #include <string_view>
 #include <thread>
@@ -48,7 +47,7 @@ class ExitTimer {
 public:
   ExitTimer() noexcept {
     try {
-      thread = std::jthread(end);
+      thread = std::jthread([this](const std::stop_token &isOver) { end(isOver); });
     } catch (const std::exception &) {
       // The launcher of this process still ends it.
     }
@@ -58,17 +57,14 @@ private:
   static constexpr std::chrono::seconds timeout{2};
   static constexpr std::string_view message = "espalier: NCCL does not abort in time; this process ends\n";
 
-  static void end(const std::stop_token &isOver) {
-    std::mutex mutex;
-    std::unique_lock held(mutex);
-    std::condition_variable_any never;
-    never.wait_for(held, isOver, timeout, [] { return false; });
-    if (isOver.stop_requested())
+  void end(const std::stop_token &isOver) {
+    if (!waiting.sleep(isOver, timeout))
       return;
     [[maybe_unused]] ssize_t written = write(STDERR_FILENO, message.data(), message.size());
     _exit(1);
   }
 
+  StoppableSleep waiting;
   std::jthread thread;
 };
 
