@@ -1,15 +1,16 @@
 # `cmake --install build --prefix DIR --component runtime` installs the command. `./dev package` packs the same files
-# into a .tar.gz. Component `wheel` adds the files that `pip install` also needs: the Python module and the linker
-# ld.lld.
+# into a .tar.gz. Component `wheel` adds the files that `pip install` also needs: the linker ld.lld.
 include(GNUInstallDirs)
 
 # Paths are relative, so that the installed folder can be moved. LLVM stays in Debian's folder.
 set_target_properties(espalier PROPERTIES INSTALL_RPATH "$ORIGIN/../lib")
-set_target_properties(espalier_format espalier_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
+set_target_properties(espalier_format espalier_cuda espalier_c PROPERTIES INSTALL_RPATH "$ORIGIN")
 set_target_properties(espalier_compiler espalier_verbs PROPERTIES INSTALL_RPATH "$ORIGIN;${LLVM_LIBRARY_DIR}")
 
 install(TARGETS espalier RUNTIME DESTINATION bin COMPONENT runtime)
-install(TARGETS espalier_format espalier_compiler espalier_verbs espalier_cuda LIBRARY DESTINATION lib COMPONENT runtime)
+install(TARGETS espalier_format espalier_compiler espalier_verbs espalier_cuda espalier_c LIBRARY DESTINATION lib
+        COMPONENT runtime)
+install(FILES c_interface/espalier.h DESTINATION include COMPONENT runtime)
 install(DIRECTORY configs DESTINATION share/espalier COMPONENT runtime FILES_MATCHING PATTERN "*.yaml" PATTERN "*.md"
         PATTERN "*.txt")
 install(FILES LICENSE DESTINATION share/espalier COMPONENT runtime)
@@ -22,10 +23,7 @@ add_custom_command(OUTPUT ${share}/bash-completion/completions/espalier
 add_custom_target(command_pages DEPENDS ${share}/bash-completion/completions/espalier)
 install(DIRECTORY ${share}/ DESTINATION share COMPONENT runtime OPTIONAL)
 
-option(ESPALIER_PYTHON "build the module of the Python package; nanobind must be installed in that Python" OFF)
-if(ESPALIER_PYTHON)
-  add_subdirectory(python)
-endif()
+add_subdirectory(python)
 
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_NAME espalier)

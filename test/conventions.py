@@ -22,7 +22,7 @@ ALLOWED = {
     "runtime": ("format", "messages"),
     "compiler": ("dialects", "planner", "format", "messages"),
     "tools": ("compiler", "dialects", "planner", "runtime", "format", "messages"),
-    "python": ("runtime", "format", "messages"),
+    "c_interface": ("runtime", "format", "messages"),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 

@@ -45,7 +45,7 @@ if importlib.util.find_spec("jsonschema"):
 if shutil.which("chromium"):
     config.available_features.add("chromium")
 
-# The Python package in the build folder needs the Python version that its module is built for.
+# The Python package in the build folder runs in any Python that has NumPy; its tests need pytest.
 module = os.path.join(config.binary_dir, "python")
 has_module = os.path.isdir(module) and subprocess.run(
     ["/usr/bin/python3", "-c", "import espalier, pytest"], env={**os.environ, "PYTHONPATH": module},

@@ -36,11 +36,10 @@ class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
 
     def __init__(self, folder: PathLike, kind: str = "value") -> None:
         """``kind``: value, or the optimizer state master, moment1, moment2 or momentum."""
-        from . import _native  # here, for espalier.trace does without the module
+        from . import _native  # here, for espalier.trace does without the library
         self._native = _native.Checkpoint(os.fspath(folder))
-        self._kind = kind
-        self._names = self._native.names(kind)
-        if not self._names:
+        self._tensors = self._native.tensors.get(kind, {})
+        if not self._tensors:
             raise InputError(f"the checkpoint has no tensors of kind '{kind}'; there are value and, of runs that "
                              "train, master, moment1, moment2 or momentum", self._native.path)
 
@@ -61,7 +60,7 @@ class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of a tensor without reading the tensor."""
-        return tuple(self._describe(name)[1])
+        return self._tensors[name].shape
 
     def verify(self) -> None:
         """Compares every byte with its checksum. Raises InputError if a byte differs."""
@@ -69,27 +68,20 @@ class Checkpoint(collections.abc.Mapping):  # type: ignore[type-arg]
         if faults:
             raise InputError("; ".join(faults), self.path)
 
-    def _describe(self, name: str) -> tuple[str, list[int]]:
-        described = self._native.describe(self._kind, name)
-        if described is None:
-            raise KeyError(name)
-        return described
-
     def __getitem__(self, name: str) -> "numpy.ndarray[Any, Any]":
-        type_name, shape = self._describe(name)
-        place = self._native.where_whole(self._kind, name)
-        if place is not None and 0 not in shape:
-            file, offset = place
-            return numpy.memmap(file, _type(type_name), "r", offset, tuple(shape))
-        array = numpy.frombuffer(self._native.assemble(self._kind, name), _type(type_name)).reshape(shape)
+        tensor = self._tensors[name]
+        if tensor.place is not None and 0 not in tensor.shape:
+            file, offset = tensor.place
+            return numpy.memmap(file, _type(tensor.type), "r", offset, tensor.shape)
+        array = numpy.frombuffer(self._native.read(tensor), _type(tensor.type)).reshape(tensor.shape)
         array.flags.writeable = False
         return array
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._tensors)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._tensors)
 
     def __repr__(self) -> str:
         return f"<Checkpoint {self.path}: {self.model} after {self.step} steps, {len(self)} tensors>"

@@ -78,11 +78,16 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
         if isinstance(plan, Plan):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             plan = compile(plan, os.path.join(folder, "run.plan"))
-        from . import _native  # here, for espalier.trace does without the module
-        lines = _native.run(os.fspath(plan), words, steps, path(metrics), path(checkpoint), path(load), save_every,
-                            eval_every, resume, threads,
-                            None if callback is None else lambda line: callback(json.loads(line)))
-    trained, evaluated = _sort([json.loads(line) for line in lines])
+        from . import _native  # here, for espalier.trace does without the library
+        lines: list[Step] = []
+
+        def hear(line: str) -> None:
+            lines.append(json.loads(line))
+            if callback is not None and "step" in lines[-1]:
+                callback(lines[-1])
+        _native.run(os.fspath(plan), words, steps, path(metrics), path(checkpoint), path(load), save_every, eval_every,
+                    resume, threads, hear)
+    trained, evaluated = _sort(lines)
     return RunResult(trained, evaluated, None if checkpoint is None else os.fspath(checkpoint))
 
 

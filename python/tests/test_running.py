@@ -1,6 +1,9 @@
 """Tests runs in the Python process, metrics, checkpoints and generation."""
 import json
+import os
+import signal
 import subprocess
+import threading
 
 import numpy
 import pytest
@@ -42,6 +45,55 @@ def test_exception_of_the_callback_ends_the_run_with_its_checkpoint(plan_file, t
     assert ep.Checkpoint(tmp_path).step == 3  # the ranks agree on the end in the following step, which is still trained
     resumed = ep.run(plan_file, data=text, steps=6, checkpoint=tmp_path, resume=True)
     assert resumed.column("loss") == trained.column("loss")[3:]
+
+
+def test_ctrl_c_ends_the_run_with_its_checkpoint(plan_file, text, tmp_path):
+    heard = []
+
+    def interrupt(step):
+        heard.append(step["step"])
+        if step["step"] == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        ep.run(plan_file, data=text, steps=1000, callback=interrupt, checkpoint=tmp_path)
+    assert heard == [1, 2]
+    assert ep.Checkpoint(tmp_path).step == 3
+
+
+def test_a_signal_between_steps_ends_the_run(plan_file, text, tmp_path):
+    class Told(Exception):
+        pass
+
+    def tell(number, frame):
+        raise Told(number)
+    before = signal.signal(signal.SIGUSR2, tell)
+    try:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+        with pytest.raises(Told):
+            ep.run(plan_file, data=text, steps=1000000, checkpoint=tmp_path)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert ep.Checkpoint(tmp_path).step >= 1
+
+
+def test_runs_of_several_threads_at_a_time(plan_file, trained, text):
+    losses = {}
+
+    def train(number):
+        losses[number] = ep.run(plan_file, data=text, steps=6).column("loss")
+    threads = [threading.Thread(target=train, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert losses == {number: trained.column("loss") for number in range(3)}
+
+
+def test_evaluations_follow_the_steps(plan_file, text):
+    heard = []
+    result = ep.run(plan_file, data=text, steps=4, eval_every=2, callback=heard.append)
+    assert [line["evaluation_after_step"] for line in result.evaluations] == [2, 4]
+    assert heard == result.steps
 
 
 def test_errors_of_runs(plan_file, tmp_path):
