@@ -74,7 +74,7 @@ inline double initialNormal(uint32_t key, uint64_t index) {
 inline float initialValue(uint32_t key, pb::Initialization::Kind kind, double stddev, uint64_t index) {
   if (kind == pb::Initialization::NORMAL)
     return static_cast<float>(stddev * initialNormal(key, index));
-  return kind == pb::Initialization::ONES ? 1.0f : 0.0f;
+  return kind == pb::Initialization::ZEROS ? 0.0f : stddev != 0 ? static_cast<float>(stddev) : 1.0f;
 }
 
 /// Returns the same value from seed and name, for reference implementations.

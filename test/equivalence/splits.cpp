@@ -417,6 +417,7 @@ const std::vector<Model> &optionModels() {
       {"llama_documents", "llama", documentSets()},
       {"bloom", "bloom", {}},
       {"bloom_documents", "bloom", documentSets()},
+      {"apertus", "apertus", {}},
   };
   return list;
 }

@@ -1,5 +1,7 @@
 #include "compiler/import/model/build_activations.h"
 
+#include "compiler/import/model/build_states.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -33,6 +35,21 @@ FailureOr<Value> activation(PrimitiveBuilder &p, const OpDescription &op, ArrayR
     return p.unary<model::GeluOp>(x, element);
   return emitError(p.loc) << "unknown activation '" << kind
                           << "'; known are gelu, gelu_tanh, fast_gelu, silu, relu, relu2, sigmoid";
+}
+
+FailureOr<Value> xielu(PrimitiveBuilder &p, const OpDescription &, ArrayRef<Value> in, Type element) {
+  Value x = in[0], beta = in[3], eps = in[4];
+  auto select = [&](Value condition, Value a, Value b) -> Value {
+    return p.b.create<model::SelectOp>(p.loc, withElement(x.getType(), p.f32), condition, a, b);
+  };
+  // exp(t) - 1 = 2 h / (1 - h) with h = tanh(t / 2), which loses no digits near 0.
+  Value limited = select(p.binary<model::SubOp>(eps, x), x, eps);
+  Value h = p.unary<model::TanhOp>(p.binary<model::MulOp>(limited, p.constant(0.5)));
+  Value power = p.binary<model::DivOp>(p.binary<model::AddOp>(h, h), p.binary<model::SubOp>(p.constant(1), h));
+  Value below = p.binary<model::AddOp>(beta, softplus(p, in[2]));
+  Value negative = p.binary<model::MulOp>(p.binary<model::SubOp>(power, x), below);
+  Value positive = p.binary<model::MulOp>(p.binary<model::MulOp>(x, x), softplus(p, in[1]));
+  return p.binary<model::AddOp>(select(x, positive, negative), p.binary<model::MulOp>(x, beta), element);
 }
 
 FailureOr<Value> softCap(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Value> in, Type element) {

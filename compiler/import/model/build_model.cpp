@@ -412,6 +412,7 @@ const std::map<std::string, ComposedOp> &composedOps() {
   static const std::map<std::string, ComposedOp> builders = {{"embed", embed},
                                                              {"shift", shift},
                                                              {"clamp", clamp},
+                                                             {"xielu", xielu},
                                                              {"soft_cap", softCap},
                                                              {"activation", activation},
                                                              {"layer_norm", layerNorm},

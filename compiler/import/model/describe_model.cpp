@@ -248,7 +248,7 @@ void ModelDescriber::readParameter(SegmentDescription &segment, const YamlEntry 
     return;
   }
   parameter.dims = yamlTexts(entry.value->find("dims"));
-  if (parameter.dims.empty())
+  if (!entry.value->find("dims"))
     diagnostics.error(entry.keyWhere, fmt::format("parameter '{}' has no dims", entry.key));
   std::vector<std::string> known;
   for (const auto &[name, size] : model.dims)
@@ -291,12 +291,11 @@ Initializer ModelDescriber::readInitializer(const YamlNode &node) {
     double value = number(*constant);
     if (value == 0 || value == 1)
       return {value == 0 ? rt::pb::Initialization::ZEROS : rt::pb::Initialization::ONES, 0};
-    diagnostics.error(constant->where, fmt::format("an initial constant is 0 or 1, got {:.10g}", value));
-    return {};
+    return {rt::pb::Initialization::ONES, value};
   }
   diagnostics.error(
       node.where,
-      fmt::format("init must be zeros, ones, {{constant: 0 or 1}} or {{normal: STDDEV}}, got {}", flowText(node)));
+      fmt::format("init must be zeros, ones, {{constant: VALUE}} or {{normal: STDDEV}}, got {}", flowText(node)));
   return {};
 }
 
@@ -396,8 +395,8 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(model.dims.at("head_dim")));
 }
 
-/// Reports parameters that no op reads, because one of the two names must be wrong. Skips the check if an input is
-/// unknown, because that may be the same mistake.
+/// Reports parameters that no op reads, because one of the two names must be wrong. Frozen ones may be there only for
+/// files of weights. Skips the check if an input is unknown, because that may be the same mistake.
 void ModelDescriber::checkAllUsed(const SegmentDescription &segment) {
   std::set<std::string> read, known = inputNames();
   known.insert(segment.streamIn);
@@ -410,7 +409,7 @@ void ModelDescriber::checkAllUsed(const SegmentDescription &segment) {
   if (!std::ranges::includes(known, read))
     return;
   for (const ParameterDescription &parameter : segment.parameters)
-    if (!read.count(parameter.name))
+    if (!read.count(parameter.name) && !parameter.frozen)
       diagnostics.error(parameter.location,
                         fmt::format("no op of '{}' reads the parameter '{}'; name it among the inputs of one, or "
                                     "remove it",

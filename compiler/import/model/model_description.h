@@ -28,7 +28,7 @@ struct DTypePolicy {
 /// The initial values of a parameter. They depend only on its name and the global element index.
 struct Initializer {
   rt::pb::Initialization::Kind kind = rt::pb::Initialization::ZEROS;
-  double stddev = 0; ///< only for NORMAL
+  double stddev = 0; ///< of NORMAL; of ONES, the value in place of 1, unless 0
 };
 
 /// What QK-clip does to the weight of the queries or keys of an attention.

@@ -63,6 +63,7 @@ constexpr OpSignature vocabulary[] = {
     {"layer_norm", 2, 3, norm},
     {"rms_norm", 2, 2, norm},
     {"activation", 1, 1, activation},
+    {"xielu", 5, 5, {}},
     {"clamp", 1, 1, clamp},
     {"rope", 1, 1, rope},
     {"alibi", 2, 2, alibi, 2},
