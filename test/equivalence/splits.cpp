@@ -418,6 +418,7 @@ const std::vector<Model> &optionModels() {
       {"bloom", "bloom", {}},
       {"bloom_documents", "bloom", documentSets()},
       {"apertus", "apertus", {}},
+      {"deepseek_v32", "deepseek_v32", {}},
   };
   return list;
 }

@@ -257,8 +257,10 @@ private:
     auto refuse = [&](const char *relation, double bound, const std::string &text) {
       value.isFaulty = true;
       std::string name = text == fmt::format("{:.10g}", bound) ? "" : fmt::format(" ({})", text);
-      diagnostics.error(value.where,
-                        fmt::format("{} is {:.10g}, must be {} {:.10g}{}", rule.name, number, relation, bound, name));
+      const SizeRule *limiting = architecture.sizeRule(text); // a size that is only a limit says why it is one
+      std::string reason = limiting && limiting->action == "accepted" ? ": " + limiting->meaning : "";
+      diagnostics.error(value.where, fmt::format("{} is {:.10g}, must be {} {:.10g}{}{}", rule.name, number, relation,
+                                                 bound, name, reason));
     };
     bool isInteger = rule.type == SizeRule::Type::Integer;
     std::string least = rule.least.empty() && isInteger ? "1" : rule.least;
