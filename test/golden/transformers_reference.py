@@ -320,6 +320,23 @@ FAMILIES = {
     "cohere2_moe": family("cohere2_moe", "Cohere2MoeForCausalLM", num_hidden_layers=5, head_dim=6, sliding_window=3,
                           intermediate_size=12, num_experts=4, num_experts_per_tok=2, logit_scale=0.3,
                           expert_selection_fn="sigmoid"),
+    "apertus": family("apertus", "ApertusForCausalLM", rope_parameters={"rope_type": "default", "rope_theta": 100.0}),
+    # An indexer that chooses all keys.
+    "deepseek_v32": LATENT | {
+        "model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"], "qk_rope_head_dim": 4,
+        "moe_intermediate_size": 12, "num_hidden_layers": 3, "first_k_dense_replace": 1, "n_routed_experts": 8,
+        "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "index_topk": 200, "index_n_heads": 3,
+        "index_head_dim": 8},
+    "glm_moe_dsa": LATENT | {
+        "model_type": "glm_moe_dsa", "architectures": ["GlmMoeDsaForCausalLM"], "qk_rope_head_dim": 4,
+        "moe_intermediate_size": 12, "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "index_topk": 200, "index_n_heads": 3, "index_head_dim": 8},
+    "axk1": {key: value for key, value in LATENT.items() if key != "first_k_dense_replace"} | {
+        "model_type": "axk1", "architectures": ["AXK1ForCausalLM"], "qk_rope_head_dim": 4, "moe_intermediate_size": 12,
+        "num_hidden_layers": 3, "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "mlp_layer_types": ["sparse", "dense", "sparse"]},
+    "sarvam_moe": family("sarvam_moe", "Glm4MoeForCausalLM", num_hidden_layers=3, first_k_dense_replace=1, head_dim=6,
+                         attention_bias=True, moe_intermediate_size=12, n_routed_experts=4, num_experts_per_tok=2),
+    "aria_text": family("aria_text", "AriaTextForCausalLM", intermediate_size=12, moe_num_experts=4, moe_topk=2),
     # Sinks, biases of experts, and bounds that the gates of experts reach.
     "gpt_oss": family("gpt_oss", "GptOssForCausalLM", intermediate_size=12, num_hidden_layers=4, head_dim=8,
                       num_local_experts=4, num_experts_per_tok=2, sliding_window=3, swiglu_limit=0.5,
@@ -344,6 +361,15 @@ STATES = {
                          num_experts_per_tok=2, norm_topk_prob=True, router_aux_loss_coef=0.0, pad_token_id="default",
                          **DELTA),
     "qwen3_5": family("qwen3_5_text", "Qwen3_5ForCausalLM", num_hidden_layers=4, head_dim=8, **DELTA),
+    "qwen3_5_moe": family("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", intermediate_size="default", num_hidden_layers=4,
+                          head_dim=8, moe_intermediate_size=12, shared_expert_intermediate_size=20, num_experts=4,
+                          num_experts_per_tok=2, router_aux_loss_coef=0.0, **DELTA),
+    # Short convolutions between gates.
+    "lfm2": family("lfm2", "Lfm2ForCausalLM", num_hidden_layers=3, block_multiple_of=10, full_attn_idxs=[1],
+                   conv_bias=True, layer_types=["conv", "full_attention", "conv"]),
+    "lfm2_moe": family("lfm2_moe", "Lfm2MoeForCausalLM", num_hidden_layers=4, num_dense_layers=2, conv_L_cache=4,
+                       moe_intermediate_size=12, num_experts=4, num_experts_per_tok=2, routed_scaling_factor=1.5,
+                       layer_types=["full_attention", "conv", "conv", "full_attention"]),
     "bamba": family("bamba", "BambaForCausalLM", num_hidden_layers=3, attn_layer_indices=[1], **MIXER),
     "granitemoehybrid": family("granitemoehybrid", "GraniteMoeHybridForCausalLM", intermediate_size=12,
                                num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2,
@@ -441,7 +467,7 @@ def gradients_of(model):
     for parameter in model.parameters():
         parameter.data = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
     for name, buffer in model.named_buffers():
-        if is_router_bias(name):
+        if is_router_bias(name) or ".act_fn." in name:
             buffer.data = torch.zeros_like(buffer)
     return saved(model.float())
 

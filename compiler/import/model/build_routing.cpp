@@ -76,7 +76,8 @@ Value expertWeights(PrimitiveBuilder &p, const OpDescription &op, Value scores, 
   if (isSigmoid(op)) {
     weights = p.unary<model::LogisticOp>(chosen);
     if (isNormalized)
-      weights = p.binary<model::DivOp>(weights, p.binary<model::AddOp>(sumOfChosen(weights), p.constant(1e-20)));
+      weights = p.binary<model::DivOp>(weights,
+                                       p.binary<model::AddOp>(sumOfChosen(weights), p.constant(number(op, "epsilon"))));
   } else {
     Value powers = p.unary<model::ExpOp>(p.binary<model::SubOp>(chosen, maximum));
     Value total =

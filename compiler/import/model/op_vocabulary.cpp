@@ -32,7 +32,7 @@ constexpr OpAttribute rate[] = {{"rate"}};
 constexpr OpAttribute factor[] = {{"factor"}};
 constexpr OpAttribute score = {"score", /*isString=*/true, 0, true};
 constexpr OpAttribute route[] = {score, option("groups", 1), option("kept_groups", 1)};
-constexpr OpAttribute gate[] = {{"normalize", false, 1}, score, option("scale", 1)};
+constexpr OpAttribute gate[] = {{"normalize", false, 1}, score, option("scale", 1), option("epsilon", 1e-20)};
 constexpr OpAttribute balanceLoss[] = {{"factor"}, score};
 // A gate of silu has x sigmoid(alpha x).
 constexpr OpAttribute activation[] = {{"kind", /*isString=*/true}, option("alpha", 1)};
