@@ -138,7 +138,8 @@ PathKind pathKind(const Path &path) {
     return PathKind::Dataset;
   if (!isFile(path))
     return PathKind::Unknown;
-  return isSealed(path) ? PathKind::Plan : kindOfText(headOf(path));
+  std::string head = headOf(path);
+  return isSealed(path) ? PathKind::Plan : head.starts_with("GGUF") ? PathKind::Gguf : kindOfText(head);
 }
 
 std::string wayOf(const Path &path) {
@@ -166,6 +167,10 @@ std::string wayOf(const Path &path) {
                        name);
   case PathKind::HfFolder:
     return fmt::format("is a folder of transformers: `espalier import-hf {} -o RUN.yaml` makes it a run file", name);
+  case PathKind::Gguf:
+    return fmt::format("is a file of llama.cpp: `espalier chat {0}` talks to it, `espalier import-hf {0} -o RUN.yaml` "
+                       "makes it a run file, `espalier convert {0} DST --to espalier` a checkpoint",
+                       name);
   case PathKind::MegatronFolder:
     return fmt::format("is a checkpoint of Megatron: `espalier convert {} DST --to espalier --model RUN.yaml`", name);
   case PathKind::CheckpointFolder:

@@ -18,6 +18,7 @@ enum class PathKind {
   ShellScript,
   HfConfig,         ///< a config.json of transformers
   HfFolder,         ///< a folder of transformers
+  Gguf,             ///< a file of llama.cpp
   MegatronFolder,   ///< a checkpoint of Megatron
   CheckpointFolder, ///< the folder of a run's checkpoints
   Checkpoint,       ///< the checkpoint of one step

@@ -1,5 +1,6 @@
 #include "runtime/run/kept_of_run.h"
 
+#include "runtime/checkpoint/convert/convert.h"
 #include "runtime/dataset/text_source.h"
 #include "runtime/files/mapped_file.h"
 #include "runtime/status.h"
@@ -59,7 +60,7 @@ std::vector<SideFile> tokenizerOfRun(const pb::Plan &plan, const RunOptions &opt
   for (const Path &weights :
        {options.load, Path(plan.settings().load_checkpoint()), options.resume ? options.checkpoint : Path()})
     if (files.empty() && !weights.empty())
-      files = tokenizerFilesIn(sideFolderOf(weights));
+      files = tokenizerOfWeights(weights);
   if (files.empty() && !options.dataset)
     files = dataTokenizer(plan, options, /*isText=*/true);
   return files;

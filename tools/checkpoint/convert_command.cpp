@@ -51,25 +51,25 @@ std::string configText(const ConvertArguments &arguments, const ImportedRun &run
 }
 
 void toHf(const ConvertArguments &arguments, const ImportedRun &run, const rt::ConvertedModel &model,
-          const std::filesystem::path &tokenizerPlace) {
+          const std::vector<rt::SideFile> &tokenizer) {
   rt::HfExport options;
   options.format = arguments.format == "bin" ? rt::WeightFormat::Bin : rt::WeightFormat::Safetensors;
   options.shards = arguments.shards;
   options.reference = arguments.reference;
-  options.files = rt::tokenizerFilesIn(tokenizerPlace);
+  options.files = tokenizer;
   options.mergesAdapters = arguments.merges;
   rt::convertToHf(model, arguments.source, arguments.target, options,
                   [&](const std::string &type) { return configText(arguments, run, type); });
 }
 
 void toGguf(const ConvertArguments &arguments, const ImportedRun &run, const rt::ConvertedModel &model,
-            const std::filesystem::path &tokenizerPlace) {
+            const std::vector<rt::SideFile> &tokenizer) {
   static const std::map<std::string, rt::GgufType> types = {{"f32", rt::GgufType::F32},
                                                             {"f16", rt::GgufType::F16},
                                                             {"bf16", rt::GgufType::BF16},
                                                             {"q8_0", rt::GgufType::Q8_0}};
-  rt::convertToGguf(model, arguments.source, arguments.target, configText(arguments, run, "float32"),
-                    rt::tokenizerFilesIn(tokenizerPlace), types.at(arguments.dtype));
+  rt::convertToGguf(model, arguments.source, arguments.target, configText(arguments, run, "float32"), tokenizer,
+                    types.at(arguments.dtype));
 }
 
 /// Checks that the options fit the adapters of the model and the source.
@@ -124,13 +124,12 @@ public:
 };
 
 /// Imports the run file, or else the model that the source or --reference tells.
-ImportedRun importModel(const ConvertArguments &arguments, const ScratchFolder &scratch) {
+ImportedRun importModel(const ConvertArguments &arguments, rt::WeightSystem from, const ScratchFolder &scratch) {
   if (!arguments.run.empty())
     return importRun(arguments.run);
-  bool isFolder = std::filesystem::is_directory(arguments.source);
-  rt::WeightSystem system = isFolder ? rt::systemAt(arguments.source) : rt::WeightSystem::Megatron;
-  bool isKept = system == rt::WeightSystem::Espalier && keepsRun(arguments.source);
-  std::string folder = isKept || system == rt::WeightSystem::Hf ? arguments.source : arguments.reference;
+  bool isKnown = from == rt::WeightSystem::Espalier ? keepsRun(arguments.source)
+                                                    : from == rt::WeightSystem::Hf || from == rt::WeightSystem::Gguf;
+  std::string folder = isKnown ? arguments.source : arguments.reference;
   if (folder.empty())
     throw UsageError("the model is not known; --model names its run file, --reference its folder of transformers");
   return importRun(writeFolderRun(folder, scratch.path).run);
@@ -154,7 +153,7 @@ std::string baseOf(const ConvertArguments &arguments, const ImportedRun &run) {
 std::vector<rt::SideFile> keptOf(const ConvertArguments &arguments, const ImportedRun &run) {
   const std::string &weights = arguments.base.empty() ? arguments.source : arguments.base;
   std::vector<rt::SideFile> files = rt::keptTexts(run.runText, run.config.modelFile, run.modelText);
-  for (rt::SideFile &file : rt::tokenizerFilesIn(rt::sideFolderOf(weights)))
+  for (rt::SideFile &file : rt::tokenizerOfWeights(weights))
     files.push_back(std::move(file));
   return files;
 }
@@ -168,10 +167,12 @@ void convertFirst(ConvertArguments &arguments, const rt::ConvertedModel &model, 
 }
 
 void convert(ConvertArguments arguments) {
-  std::filesystem::path tokenizerPlace = rt::sideFolderOf(arguments.source);
   rt::WeightSystem from = rt::systemAt(arguments.source);
+  std::vector<rt::SideFile> tokenizer;
+  if (arguments.to == "hf" || arguments.to == "peft" || arguments.to == "gguf")
+    tokenizer = rt::tokenizerOfWeights(arguments.source);
   ScratchFolder scratch(arguments.target);
-  ImportedRun run = importModel(arguments, scratch);
+  ImportedRun run = importModel(arguments, from, scratch);
   requireNone(run.diagnostics);
   checkNorms(arguments, run, from);
   rt::ConvertedModel model = convertedModel(run);
@@ -193,12 +194,11 @@ void convert(ConvertArguments arguments) {
         rt::convertToNative(model, from, arguments.source, arguments.target, arguments.base, keptOf(arguments, run))
             .string();
   else if (arguments.to == "hf")
-    toHf(arguments, run, model, tokenizerPlace);
+    toHf(arguments, run, model, tokenizer);
   else if (arguments.to == "peft")
-    rt::writePeftFolder(model, arguments.source, arguments.target, baseOf(arguments, run),
-                        rt::tokenizerFilesIn(tokenizerPlace));
+    rt::writePeftFolder(model, arguments.source, arguments.target, baseOf(arguments, run), tokenizer);
   else if (arguments.to == "gguf")
-    toGguf(arguments, run, model, tokenizerPlace);
+    toGguf(arguments, run, model, tokenizer);
   else if (arguments.to == "dcp")
     rt::convertToDcp(model, arguments.source, arguments.target);
   else
@@ -239,13 +239,15 @@ void writeHf(const std::filesystem::path &checkpoint, const std::filesystem::pat
   arguments.source = checkpoint;
   arguments.target = target;
   arguments.merges = !model.adapters.model.parameters.empty();
-  toHf(arguments, run, model, checkpoint);
+  toHf(arguments, run, model, rt::tokenizerFilesIn(checkpoint));
 }
 
 void addConvertCommand(const Verb &app) {
   auto arguments = std::make_shared<ConvertArguments>();
-  Verb command = app.verb("convert", "Turn weights of transformers or Megatron into a checkpoint, or back");
-  command.option("SRC", arguments->source, "a checkpoint, or a folder of transformers, Megatron, torch (DCP) or peft")
+  Verb command = app.verb("convert", "Turn weights of transformers, Megatron or llama.cpp into a checkpoint, or back");
+  command
+      .option("SRC", arguments->source,
+              "a checkpoint, a folder of transformers, Megatron, torch (DCP) or peft, or a .gguf file of llama.cpp")
       .required();
   command.option("DST,-o,--output", arguments->target, "folder to write; with --to gguf, a file").required();
   command.option("--to", arguments->to, "what to write")

@@ -1,11 +1,13 @@
 #include "tools/checkpoint/folder_run.h"
 
+#include "compiler/import/huggingface/gguf_config.h"
 #include "compiler/import/huggingface/hf_config.h"
 #include "compiler/import/run/import_run.h"
 #include "compiler/import/yaml/yaml_text.h"
 #include "tools/command_line/exit_code.h"
 
 #include "runtime/checkpoint/convert/convert.h"
+#include "runtime/checkpoint/convert/gguf_file.h"
 #include "runtime/checkpoint/kept_files.h"
 #include "runtime/checkpoint/regular_file.h"
 #include "runtime/files/atomic_file.h"
@@ -20,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t mostBytes = uint64_t(1) << 24;
+constexpr uint64_t mostBytes = uint64_t(1) << 24, mostConfigBytes = uint64_t(1) << 20;
 
 void requireNone(const Diagnostics &diagnostics) {
   fmt::print(stderr, "{}", diagnostics.render());
@@ -42,14 +44,41 @@ std::string modelSections(const std::string &file, const std::string &text) {
 }
 
 /// Returns the run file of a config.json.
-std::string hfSections(const fs::path &folder) {
-  std::string file = folder / "config.json";
-  ImportedHf imported = importHfConfig(file, rt::readText(file, uint64_t(1) << 20), {});
+std::string hfSections(const ConfigText &config) {
+  ImportedHf imported = importHfConfig(config.file, config.text, {});
   requireNone(imported.diagnostics);
-  return modelSections(file, imported.yaml);
+  return modelSections(config.file, imported.yaml);
+}
+
+GgufModel describe(const rt::GgufFile &file) {
+  GgufModel model;
+  model.architecture = file.text("general.architecture");
+  for (const auto &[key, value] : file.keys())
+    if (value.isList)
+      model.lists.insert(key);
+    else if (value.number)
+      model.numbers[key] = *value.number;
+  for (const auto &[name, tensor] : file.tensors())
+    model.tensors.insert(name);
+  auto table = file.tensors().find("token_embd.weight");
+  if (table == file.tensors().end())
+    throw rt::PlanError(fmt::format("{}: has no tensor token_embd.weight", file.file().path().string()));
+  model.vocab = table->second.shape.front();
+  model.dtype = table->second.type == rt::GgufType::F16    ? "float16"
+                : table->second.type == rt::GgufType::BF16 ? "bfloat16"
+                                                           : "float32";
+  model.ropeScaling = rt::ropeScalingOf(file);
+  return model;
 }
 
 } // namespace
+
+ConfigText configOf(const fs::path &weights) {
+  if (rt::systemAt(weights) == rt::WeightSystem::Gguf)
+    return {weights, ggufConfigText(weights, describe(rt::GgufFile(weights)))};
+  fs::path file = weights / "config.json";
+  return {file, rt::readText(file, mostConfigBytes)};
+}
 
 bool keepsRun(const fs::path &checkpoint) { return fs::exists(rt::sideFolderOf(checkpoint) / rt::keptRunName); }
 
@@ -57,8 +86,9 @@ FolderRun writeFolderRun(const fs::path &weights, const fs::path &place) {
   fs::path run = place / rt::keptRunName;
   fs::create_directories(place);
   fs::remove_all(place / "models");
-  if (rt::systemAt(weights) == rt::WeightSystem::Hf) {
-    rt::writeWhole(run, hfSections(weights));
+  if (rt::WeightSystem system = rt::systemAt(weights);
+      system == rt::WeightSystem::Hf || system == rt::WeightSystem::Gguf) {
+    rt::writeWhole(run, hfSections(configOf(weights)));
     // The model file is one of those that are installed. A copy shows whether it has changed.
     ImportedRun imported = importRun(run); // whoever reads the run file reports its errors
     return {run, imported.runText + imported.modelText};

@@ -1,5 +1,6 @@
-// `espalier import-hf`: converts the folder of a transformers model to a run file.
+// `espalier import-hf`: converts the folder of a transformers model or a GGUF file to a run file.
 #include "tools/checkpoint/convert_command.h"
+#include "tools/checkpoint/folder_run.h"
 
 #include "tools/commands.h"
 
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 namespace espalier {
 namespace {
@@ -26,6 +28,7 @@ struct ImportHfArguments {
 
 ExitCode importHf(const ImportHfArguments &arguments) {
   std::string file = arguments.folder;
+  bool isGguf = rt::pathKind(file) == rt::PathKind::Gguf;
   if (std::filesystem::is_directory(arguments.folder)) {
     rt::WeightSystem system = rt::systemAt(arguments.folder);
     if (system == rt::WeightSystem::Peft)
@@ -33,11 +36,15 @@ ExitCode importHf(const ImportHfArguments &arguments) {
                           ": holds an adapter (LoRA); give the folder of the weights beside which it lies");
     if (system != rt::WeightSystem::Hf)
       rt::refuseOther(arguments.folder, "is no folder of transformers");
-    file += "/config.json";
-  } else if (rt::PathKind kind = rt::pathKind(file); kind != rt::PathKind::HfConfig && kind != rt::PathKind::Unknown) {
+  } else if (rt::PathKind kind = rt::pathKind(file);
+             kind != rt::PathKind::HfConfig && kind != rt::PathKind::Unknown && !isGguf) {
     rt::refuseOther(file, "is no config.json of transformers");
   }
-  ImportedHf imported = importHfConfig(file, rt::readText(file, mostConfigBytes), {});
+  bool isFile = !isGguf && !std::filesystem::is_directory(file);
+  ConfigText config = isFile ? ConfigText{file, rt::readText(file, mostConfigBytes)} : configOf(file);
+  ImportedHf imported = importHfConfig(config.file, config.text, {});
+  if (isGguf) // the plan then has llama.cpp's names of the weights
+    imported.yaml += fmt::format("load_checkpoint: {}\n", nlohmann::json(std::filesystem::absolute(file)).dump());
   fmt::print(stderr, "{}", imported.diagnostics.render());
   if (arguments.json)
     fmt::print("{}",
@@ -61,8 +68,9 @@ ExitCode importHf(const ImportHfArguments &arguments) {
 
 void addImportHfCommand(const Verb &app) {
   auto arguments = std::make_shared<ImportHfArguments>();
-  Verb command = app.verb("import-hf", "Turn a config.json of transformers into a run file");
-  command.option("DIR", arguments->folder, "folder with a config.json, or the file").required();
+  Verb command = app.verb("import-hf", "Turn a config.json of transformers or a .gguf file into a run file");
+  command.option("DIR", arguments->folder, "folder with a config.json, or the file; or a .gguf file of llama.cpp")
+      .required();
   command.option("-o,--output", arguments->output, "the run file to write; default: standard output");
   command.flag("--json", arguments->json, "print the effect of each key and the run file as JSON");
   command.action([arguments] { return importHf(*arguments); });

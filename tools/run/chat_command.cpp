@@ -112,21 +112,21 @@ std::optional<std::string> readLine(bool isTerminal) {
 
 int chat(ChatArguments &arguments) {
   arguments.model.texts = 1;
-  if (!std::filesystem::is_directory(arguments.model.plan))
-    throw rt::PlanError(fmt::format("{}: is no folder; chat takes a checkpoint, a folder of transformers, or "
-                                    "models--ORG--NAME of the hub's cache",
+  if (!isFolderOrGguf(arguments.model.plan))
+    throw rt::PlanError(fmt::format("{}: is no folder; chat takes a checkpoint, a folder of transformers, "
+                                    "models--ORG--NAME of the hub's cache, or a .gguf file",
                                     arguments.model.plan));
   Model model = openModel(arguments.model);
   if (!model.tokenizer)
     throw rt::PlanError(
-        fmt::format("{}: holds no tokenizer; --tokenizer KIND names one", arguments.model.folder.string()));
+        fmt::format("{}: holds no tokenizer; --tokenizer KIND names one", arguments.model.checkpoint.string()));
   ChatFormat format = openChats(arguments.model, arguments.chatTemplate);
   rt::Decoder decoder(*model.program, model.weights.get(), model.run.threads);
   if (!format.found.chat)
     fmt::print(stderr,
                "espalier: note: {}: no format of chats is known for its tokenizer, so each line is continued; "
                "--chat-template names one\n",
-               arguments.model.folder.string());
+               arguments.model.checkpoint.string());
   Conversation conversation(arguments, model, format, decoder);
   for (const std::string &prompt : arguments.prompts)
     conversation.say(prompt);
@@ -142,11 +142,11 @@ int chat(ChatArguments &arguments) {
 } // namespace
 
 void addChatCommand(const Verb &app) {
-  Verb verb = app.verb("chat", "Talk to a checkpoint or to a model of transformers");
+  Verb verb = app.verb("chat", "Talk to a checkpoint, or to a model of transformers or llama.cpp");
   auto arguments = std::make_shared<ChatArguments>();
   verb.option("DIR", arguments->model.plan,
-              "a checkpoint, the folder of a run (its newest one), a folder of transformers, or models--ORG--NAME of "
-              "the hub's cache")
+              "a checkpoint, the folder of a run (its newest one), a folder of transformers, models--ORG--NAME of the "
+              "hub's cache, or a .gguf file of llama.cpp")
       .required();
   addFolderOptions(verb, arguments->model);
   verb.option("--prompt", arguments->prompts,

@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <unistd.h>
 
@@ -144,6 +145,14 @@ public:
         context = std::max(fewestContext, context / 2);
     }
   }
+  /// Returns the folder of the tokenizer. That of a GGUF file is written into the cache.
+  fs::path side() const {
+    if (fs::is_directory(weights))
+      return weights;
+    fs::path folder = cache / (name + ".tokenizer");
+    rt::writeTokenizerFolder(folder, rt::tokenizerOfWeights(weights));
+    return folder;
+  }
   std::string device() const { return wish.device == "emulated" ? wish.device : machine.target; }
 
 private:
@@ -154,11 +163,15 @@ private:
   }
   std::string fileStem() const { return fmt::format("{}-{}-{}x{}", name, device(), texts, context); }
   std::vector<std::string> words() const {
-    return {"--target", machine.target,
-            "--set",    "cluster=" + clusterOf(machine),
-            "--set",    "run_mode=predict",
-            "--set",    fmt::format("runner_config.batch_size={}", texts),
-            "--set",    fmt::format("model.model_config.seq_length={}", context)};
+    std::vector<std::string> all = {"--target", machine.target,
+                                    "--set",    "cluster=" + clusterOf(machine),
+                                    "--set",    "run_mode=predict",
+                                    "--set",    fmt::format("runner_config.batch_size={}", texts),
+                                    "--set",    fmt::format("model.model_config.seq_length={}", context)};
+    if (!fs::is_directory(weights)) // the plan then has llama.cpp's names
+      all.insert(all.end(),
+                 {"--set", fmt::format("load_checkpoint={}", nlohmann::json(fs::absolute(weights).string()).dump())});
+    return all;
   }
   std::string key() const {
     std::string all = files.texts + commandKey();
@@ -205,6 +218,8 @@ fs::path weightsOf(const fs::path &folder) {
   fs::path weights = snapshotOf(folder);
   std::string name = folder.string();
   switch (rt::systemAt(weights)) {
+  case rt::WeightSystem::Gguf:
+    return weights;
   case rt::WeightSystem::Hf:
     if (!fs::exists(weights / "config.json"))
       throw rt::PlanError(fmt::format("{}: has weights and no config.json, which says their model", name));
@@ -259,7 +274,8 @@ FolderModel folderModel(const fs::path &folder, const FolderWish &wish) {
   FolderCompiler compiler(model.weights, wish);
   model.plan = compiler.plan();
   model.device = compiler.device();
-  model.tokenizer = rt::tokenizerIn(model.weights);
+  model.side = compiler.side();
+  model.tokenizer = rt::tokenizerIn(model.side);
   return model;
 }
 

@@ -1,5 +1,5 @@
-// A folder of weights that is used without a plan: a checkpoint that keeps its run file, a folder of transformers, or a
-// folder of the hub's cache.
+// Weights that are used without a plan: a checkpoint that keeps its run file, a folder of transformers, a folder of the
+// hub's cache, or a GGUF file.
 #pragma once
 
 #include "runtime/tokenizer/tokenizer.h"
@@ -22,9 +22,10 @@ struct FolderWish {
 /// A folder with its plan.
 struct FolderModel {
   std::filesystem::path plan;                    ///< in planCache()
-  std::filesystem::path weights;                 ///< the checkpoint of a step, or the folder of transformers
+  std::filesystem::path weights;                 ///< the checkpoint of a step, folder of transformers or GGUF file
+  std::filesystem::path side;                    ///< the folder of the tokenizer and the chat template
   std::string device;                            ///< of the plan
-  std::optional<rt::TokenizerOptions> tokenizer; ///< nothing if the folder has none
+  std::optional<rt::TokenizerOptions> tokenizer; ///< nothing if they have none
 };
 
 /// Returns the folder itself, or the snapshot of a folder of the hub's cache (models--ORG--NAME) that refs/main or its

@@ -15,8 +15,8 @@ namespace espalier {
 void addModelOptions(const Verb &command, ModelArguments &arguments) {
   command
       .option("plan", arguments.plan,
-              "the .plan file, compiled with --set run_mode=predict; or a folder: a checkpoint, a folder of "
-              "transformers, or models--ORG--NAME of the hub's cache")
+              "the .plan file, compiled with --set run_mode=predict; or weights: a checkpoint, a folder of "
+              "transformers, models--ORG--NAME of the hub's cache, or a .gguf file")
       .required();
   addSignerOption(command, arguments.requiresSigner);
   command.option("--checkpoint", arguments.checkpoint,
@@ -66,22 +66,27 @@ std::vector<Option> addSamplingOptions(const Verb &command, rt::Sampling &sampli
   return ofDraws;
 }
 
+bool isFolderOrGguf(const std::string &path) {
+  return std::filesystem::is_directory(path) || rt::pathKind(path) == rt::PathKind::Gguf;
+}
+
 namespace {
 
-/// Replaces a folder by its plan, its weights and its tokenizer.
+/// Replaces a folder or a GGUF file by its plan, its weights and its tokenizer.
 void chooseFolder(ModelArguments &arguments) {
   arguments.hasTokenizer = arguments.tokenizerGiven.count() > 0;
-  if (!std::filesystem::is_directory(arguments.plan)) {
+  if (!isFolderOrGguf(arguments.plan)) {
     if (arguments.context)
-      throw rt::PlanError(fmt::format("--context is of a folder, and {} is none; the sequence length of a plan's run "
-                                      "file is its context",
-                                      arguments.plan));
+      throw rt::PlanError(fmt::format(
+          "--context is of a folder or a .gguf file, and {} is neither; the sequence length of a plan's run "
+          "file is its context",
+          arguments.plan));
     return;
   }
   if (!arguments.checkpoint.empty())
-    throw rt::PlanError(fmt::format("{}: is a folder with weights of its own; leave --checkpoint out", arguments.plan));
+    throw rt::PlanError(fmt::format("{}: has weights of its own; leave --checkpoint out", arguments.plan));
   FolderModel found = folderModel(arguments.plan, {arguments.device, arguments.texts, arguments.context});
-  arguments.folder = found.weights;
+  arguments.folder = found.side;
   arguments.checkpoint = found.weights;
   arguments.plan = found.plan;
   if (!arguments.hasTokenizer && found.tokenizer) {

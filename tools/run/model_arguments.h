@@ -18,10 +18,10 @@ namespace espalier {
 
 /// The options that select and configure a model.
 struct ModelArguments {
-  std::string plan; ///< a plan, or a folder of weights (folder_model.h), which openModel() replaces by its plan
+  std::string plan; ///< a plan, or weights (folder_model.h), which openModel() replaces by its plan
   std::string device;
   std::filesystem::path checkpoint;
-  std::filesystem::path folder; ///< whose weights are used; empty: those of the plan
+  std::filesystem::path folder; ///< of the tokenizer of weights that are used without a plan, else empty
   std::optional<int64_t> context;
   int64_t texts = 8; ///< at a time, for the plan of a folder
   CommArguments comm;
@@ -49,7 +49,10 @@ struct Model {
   rt::RunOptions run;                       ///< communicator and threads of its ranks
 };
 
-/// Opens the plan, or the plan of the folder, and loads its weights. Throws PlanError for a training plan, and the
+/// Returns whether a path holds weights that openModel() makes a plan for, and no plan.
+bool isFolderOrGguf(const std::string &path);
+
+/// Opens the plan, or the plan of the weights, and loads its weights. Throws PlanError for a training plan, and the
 /// runtime's other exceptions.
 Model openModel(ModelArguments &arguments);
 

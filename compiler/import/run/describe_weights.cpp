@@ -32,8 +32,8 @@ void describeWeights(const RunConfig &run, rt::pb::WeightNames &out) {
     adapter.set_dropout(run.adapters->dropout);
   }
   for (const WeightRules &rules : run.weights) {
-    if (rules.system.starts_with("gguf"))
-      continue; // a run writes no files of llama.cpp
+    if (rules.system.starts_with("gguf") && !run.loadCheckpoint.ends_with(".gguf"))
+      continue; // other runs neither read nor write files of llama.cpp
     rt::pb::WeightNames::System &system = *out.add_systems();
     system.set_name(rules.system);
     for (const auto &[pattern, holds] : rules.rules) {

@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/commit.h"
 #include "runtime/checkpoint/convert/dcp.h"
 #include "runtime/checkpoint/convert/foreign_weights.h"
+#include "runtime/checkpoint/convert/gguf.h"
 #include "runtime/checkpoint/convert/peft.h"
 #include "runtime/status.h"
 
@@ -129,6 +130,8 @@ WeightSystem systemAt(const Path &path) {
     throw PlanError(fmt::format("{}: MindSpore's .ckpt files are not read; export them as safetensors "
                                 "(load_ckpt_format of MindFormers 1.3 and later) with the names of transformers",
                                 path.string()));
+  if (pathKind(path) == PathKind::Gguf)
+    return WeightSystem::Gguf;
   if (!std::filesystem::is_directory(path))
     refuseOther(path, std::filesystem::exists(path) ? "is no folder" : "is no folder: " + whyNotOpened(path, ENOENT));
   if (dcpFolderAt(path))
@@ -146,6 +149,10 @@ WeightSystem systemAt(const Path &path) {
     return WeightSystem::Hf;
   refuseOther(path, "holds no weights that are known: no checkpoint of Espalier, no folder of transformers, no "
                     "mp_rank_* of Megatron, no .metadata of torch");
+}
+
+std::vector<SideFile> tokenizerOfWeights(const Path &weights) {
+  return pathKind(weights) == PathKind::Gguf ? tokenizerFilesInGguf(weights) : tokenizerFilesIn(sideFolderOf(weights));
 }
 
 std::string foreignWeightsAt(const Path &folder) {

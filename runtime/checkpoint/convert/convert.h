@@ -6,7 +6,7 @@
 
 namespace espalier::rt {
 
-enum class WeightSystem { Espalier, Hf, Megatron, Peft, Dcp };
+enum class WeightSystem { Espalier, Hf, Megatron, Peft, Dcp, Gguf };
 
 /// What lies at a path. Throws PlanError, with the way out, for what is known and not read, and for what is not known.
 WeightSystem systemAt(const std::filesystem::path &path);
@@ -15,6 +15,9 @@ WeightSystem systemAt(const std::filesystem::path &path);
 std::string foreignWeightsAt(const std::filesystem::path &folder);
 /// Throws PlanError where the folder holds a distributed checkpoint of Megatron that is none of torch's (dcp.h).
 void refuseDistributed(const std::filesystem::path &folder);
+
+/// Returns the tokenizer's files that lie beside weights, or that a GGUF file holds.
+std::vector<SideFile> tokenizerOfWeights(const std::filesystem::path &weights);
 
 /// The low-rank adapters of a model.
 struct ModelAdapters {

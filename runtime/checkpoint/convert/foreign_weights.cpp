@@ -2,6 +2,7 @@
 
 #include "runtime/checkpoint/convert/dcp.h"
 #include "runtime/checkpoint/convert/dequantized.h"
+#include "runtime/checkpoint/convert/gguf_file.h"
 #include "runtime/checkpoint/convert/text_model.h"
 #include "runtime/status.h"
 
@@ -80,6 +81,19 @@ ForeignWeights::ForeignWeights(ConvertedModel model, WeightSystem system, const 
     bool isPadded = named.system == "mcore"; // the shapes tell the rows of the vocabulary
     held.push_back({weights.get(), names.tensors({0, converted.model.layers, true, true, {}}, 0,
                                                  isPadded ? NameMap::ShapeOf(shapeOf) : nullptr)});
+    theParameters = parametersOf(names, std::move(held));
+    return;
+  }
+  if (system == WeightSystem::Gguf) {
+    if (!converted.rules.contains("gguf_keys"))
+      throw PlanError(
+          fmt::format("{}: llama.cpp's names of the weights are not known: a plan has them if its run file's "
+                      "load_checkpoint ends with .gguf, and a model file under `weights: gguf:`",
+                      source.string()));
+    GgufRules rules = ggufRules(converted);
+    weights = openGguf(source, rules.normsFromOne);
+    NameMap names(converted.model, rules.tensors, fmt::format("{}: weights: gguf", converted.place));
+    held.push_back({weights.get(), names.tensors({0, converted.model.layers, true, true, {}}, 0, {})});
     theParameters = parametersOf(names, std::move(held));
     return;
   }

@@ -23,7 +23,7 @@ public:
 
 private:
   const ConvertedModel converted;
-  std::unique_ptr<WeightSource> weights; ///< for Hugging Face folders
+  std::unique_ptr<WeightSource> weights; ///< unless they are Megatron's
   MegatronFolder megatron;
   std::string theNote;
   std::vector<NewParameter> theParameters; ///< read from `weights` or `megatron`

@@ -24,6 +24,22 @@ void writeGguf(const std::filesystem::path &file, GgufKeys keys, std::span<const
 /// that the file has no tokenizer. Throws PlanError for a tokenizer that llama.cpp does not have.
 GgufKeys ggufTokenizer(const std::vector<SideFile> &files, int64_t rows);
 
+/// Returns the regular expression of a pre-tokenizer that llama.cpp names, or nothing.
+std::string ggufPattern(const std::string &preTokenizer);
+
+/// Returns the files of the tokenizer that a GGUF file holds, under the names of transformers. If it holds none or one
+/// that is not known, prints a note and returns nothing. Throws PlanError if its keys contradict each other.
+std::vector<SideFile> tokenizerFilesInGguf(const std::filesystem::path &file);
+
+/// The rules of a model for GGUF.
+struct GgufRules {
+  std::string architecture; ///< llama.cpp's name
+  std::vector<NameRule> tensors;
+  bool normsFromOne = false; ///< weights of norms have 1 added
+};
+/// Throws PlanError for a model that llama.cpp does not have.
+GgufRules ggufRules(const ConvertedModel &model);
+
 /// Writes the weights of a checkpoint as one file of llama.cpp. `config` is the text of config.json. Throws PlanError
 /// for a model that llama.cpp does not have or that it would compute otherwise.
 void convertToGguf(const ConvertedModel &model, const std::filesystem::path &source,

@@ -1,7 +1,7 @@
 // The keys of a model. The section `weights: gguf_keys:` of a model file names llama.cpp's architecture, and for each
 // key the key of config.json whose value it has.
 #include "messages/json_reason.h"
-#include "runtime/checkpoint/convert/gguf.h"
+#include "runtime/checkpoint/convert/gguf_file.h"
 #include "runtime/checkpoint/convert/transfer.h"
 #include "runtime/kernels/element.h"
 #include "runtime/status.h"
@@ -18,30 +18,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// How llama.cpp sees a model.
-struct Target {
-  std::string architecture;
-  bool rotatesNeighbours = false; ///< else the halves of a head
-};
-
 const std::vector<NameRule> &keyRules(const ConvertedModel &model) {
   static const std::vector<NameRule> none;
   auto found = model.rules.find("gguf_keys");
   return found == model.rules.end() ? none : found->second;
-}
-
-/// Returns the entry of the model's own name, "llama: llama neighbours". Entries of models that it is like do not
-/// count.
-Target targetOf(const ConvertedModel &model) {
-  for (const auto &[name, value] : keyRules(model))
-    if (name == model.model.name) {
-      size_t space = value.find(' ');
-      return {value.substr(0, space), value.substr(space + 1) == "neighbours"};
-    }
-  throw PlanError(
-      fmt::format("{}: `weights: gguf_keys:` has no entry {}, so its name in llama.cpp is not known; --to hf "
-                  "writes a folder that llama.cpp's convert_hf_to_gguf.py may read",
-                  model.place, model.model.name));
 }
 
 /// Returns the value of a key of config.json, or null. transformers 5 has the keys of rotary positions in a map of
@@ -124,16 +104,6 @@ void addRopeScaling(const std::string &architecture, const Json &config, GgufKey
   }
 }
 
-/// Returns the rules of tensors. Where llama.cpp rotates the halves of a head as we do, no columns alternate.
-std::vector<NameRule> tensorRules(const ConvertedModel &model, const Target &target) {
-  auto found = model.rules.find("gguf");
-  std::vector<NameRule> rules = found == model.rules.end() ? std::vector<NameRule>() : found->second;
-  for (NameRule &rule : rules)
-    if (!target.rotatesNeighbours)
-      std::erase(rule.second, '~');
-  return rules;
-}
-
 /// Adds 1 to weights of norms that count from 1, because llama.cpp's count from 0.
 WrittenTensor plusOne(WrittenTensor tensor) {
   tensor.make = [type = tensor.type, make = tensor.make] {
@@ -150,25 +120,80 @@ WrittenTensor plusOne(WrittenTensor tensor) {
 
 } // namespace
 
+GgufRules ggufRules(const ConvertedModel &model) {
+  GgufRules rules;
+  bool rotatesNeighbours = false; // else the halves of a head, as we do
+  for (const auto &[name, value] : keyRules(model)) {
+    rules.normsFromOne |= name == "norms" && value == "from 1";
+    if (name != model.model.name)
+      continue; // the entry of a model that this one is like
+    size_t space = value.find(' ');
+    rules.architecture = value.substr(0, space);
+    rotatesNeighbours = value.substr(space + 1) == "neighbours";
+  }
+  if (rules.architecture.empty())
+    throw PlanError(
+        fmt::format("{}: `weights: gguf_keys:` has no entry {}, so its name in llama.cpp is not known; --to hf "
+                    "writes a folder that llama.cpp's convert_hf_to_gguf.py may read",
+                    model.place, model.model.name));
+  if (auto found = model.rules.find("gguf"); found != model.rules.end())
+    rules.tensors = found->second;
+  for (NameRule &rule : rules.tensors)
+    if (!rotatesNeighbours)
+      std::erase(rule.second, '~');
+  return rules;
+}
+
+std::string ropeScalingOf(const GgufFile &file) {
+  std::string key = file.text("general.architecture") + ".rope.", type = file.text(key + "scaling.type");
+  auto number = [&](const std::string &name, double otherwise) { return file.number(key + name).value_or(otherwise); };
+  if (auto table = file.tensors().find("rope_freqs.weight"); table != file.tensors().end()) {
+    std::vector<std::byte> bytes = file.read(table->first);
+    int64_t count = table->second.shape.back();
+    auto factorAt = [&](int64_t i) { return loadElement(pb::F32, bytes.data(), i); };
+    // The published factors of Llama 3.1 and later. The last position is slowed down by the whole factor.
+    Json scaling = {{"rope_type", "llama3"},
+                    {"factor", factorAt(count - 1)},
+                    {"low_freq_factor", 1.0},
+                    {"high_freq_factor", 4.0},
+                    {"original_max_position_embeddings", 8192}};
+    std::vector<std::byte> wanted =
+        ropeFactors(scaling, {{"rope_theta", number("freq_base", 10000)}, {"head_dim", 2 * count}}).make();
+    for (int64_t i = 0; i < count; ++i)
+      if (float own = factorAt(i), other = loadElement(pb::F32, wanted.data(), i);
+          table->second.type != GgufType::F32 || !(std::abs(own - other) <= 1e-5F * other))
+        throw PlanError(
+            fmt::format("{}: rope_freqs.weight slows positions down otherwise than Llama 3.1 does, and only "
+                        "that is read",
+                        file.file().path().string()));
+    return scaling.dump();
+  }
+  if (type.empty() || type == "none")
+    return "";
+  Json scaling = {{"rope_type", type}, {"factor", number("scaling.factor", 1)}};
+  if (type == "yarn")
+    scaling["original_max_position_embeddings"] = static_cast<int64_t>(number("scaling.original_context_length", 0));
+  else if (type != "linear")
+    throw PlanError(fmt::format("{}: rope.scaling.type is {}, and linear, yarn and Llama 3's are read",
+                                file.file().path().string(), type));
+  return scaling.dump();
+}
+
 void convertToGguf(const ConvertedModel &model, const std::filesystem::path &source,
                    const std::filesystem::path &target, const std::string &config, const std::vector<SideFile> &files,
                    GgufType type) {
-  Target known = targetOf(model);
-  std::vector<NameRule> rules = tensorRules(model, known);
-  NameMap names(model.model, rules, fmt::format("{}: weights: gguf", model.place));
+  GgufRules rules = ggufRules(model);
+  NameMap names(model.model, rules.tensors, fmt::format("{}: weights: gguf", model.place));
   NativeSource native(model.model, source);
   std::vector<ForeignTensor> foreign = names.tensors({0, model.model.layers, true, true, {}}, 0, {});
   std::vector<WrittenTensor> tensors = tensorsOf(names, native, foreign, /*writesTied=*/false);
-  GgufKeys keys = {{"general.architecture", known.architecture}};
+  GgufKeys keys = {{"general.architecture", rules.architecture}};
   try {
     Json json = Json::parse(config);
-    addKeys(model, known.architecture, json, keys);
-    addRopeScaling(known.architecture, json, keys, tensors);
-    bool countsFromOne = false;
-    for (const auto &[name, value] : keyRules(model))
-      countsFromOne |= name == "norms" && value == "from 1";
+    addKeys(model, rules.architecture, json, keys);
+    addRopeScaling(rules.architecture, json, keys, tensors);
     for (WrittenTensor &tensor : tensors)
-      if (countsFromOne && tensor.name.ends_with("norm.weight"))
+      if (rules.normsFromOne && tensor.name.ends_with("norm.weight"))
         tensor = plusOne(std::move(tensor));
     for (auto &key : ggufTokenizer(files, json.at("vocab_size").get<int64_t>()))
       keys.push_back(std::move(key));

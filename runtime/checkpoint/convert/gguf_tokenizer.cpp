@@ -192,6 +192,13 @@ GgufKeys keysOf(const std::vector<SideFile> &files, int64_t rows) {
 
 } // namespace
 
+std::string ggufPattern(const std::string &preTokenizer) {
+  for (const auto &[name, pattern] : patterns)
+    if (preTokenizer == name)
+      return pattern;
+  return "";
+}
+
 GgufKeys ggufTokenizer(const std::vector<SideFile> &files, int64_t rows) {
   try {
     return keysOf(files, rows);
