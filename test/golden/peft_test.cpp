@@ -180,8 +180,8 @@ TEST_P(Peft, RefusesOtherAdapters) {
   EXPECT_THAT(errorOf({{"lora_alpha", 99}}), HasSubstr("has lora_alpha 99, the run file has"));
   EXPECT_THAT(errorOf({{"peft_type", "IA3"}}), HasSubstr("its peft_type is 'IA3', only LORA is read"));
   EXPECT_THAT(errorOf({{"use_dora", true}}), HasSubstr("use_dora is true: DoRA learns the length"));
-  EXPECT_THAT(errorOf({{"rank_pattern", {{"q_proj", 2}}}}),
-              HasSubstr("rank_pattern is {\"q_proj\":2}, which is not built"));
+  EXPECT_THAT(errorOf({{"modules_to_save", {"lm_head"}}}),
+              HasSubstr("modules_to_save is [\"lm_head\"]: peft trained these modules beside the adapters"));
   EXPECT_THAT(errorOf({{"use_rslora", true}}), HasSubstr("as LoRA without use_rslora counts, the run file has"));
   EXPECT_THAT(errorOf({{"r", "many"}}), HasSubstr("damaged"));
   ImportedRun fewer = imported(runFile, {"model.model_config.pet_config.target_modules=[" +
@@ -193,6 +193,26 @@ TEST_P(Peft, RefusesOtherAdapters) {
   EXPECT_THAT(errorAt(place / "peft"), HasSubstr("whose product target_modules of the run file selects"));
   fs::remove(place / "peft/adapter_config.json");
   EXPECT_THAT(errorAt(place / "peft"), HasSubstr("has no adapter_config.json"));
+}
+
+/// Patterns that give each module the rank and the alpha of the run file are read; others are refused by their module.
+TEST_P(Peft, ReadsPatternsOfRankAndAlpha) {
+  nlohmann::json rank = adapter()["r"], alpha = adapter()["lora_alpha"];
+  std::string target = adapter()["target_modules"][0];
+  EXPECT_EQ(
+      errorOf({{"r", 99}, {"rank_pattern", {{".*", rank}}}, {"lora_alpha", 7}, {"alpha_pattern", {{".*", alpha}}}}),
+      "");
+  fs::rename(place / "refused", place / "patterns");
+  EXPECT_EQ(errorOf({{"rank_pattern", {{"nothing.of.it", 2}, {target.substr(1), 2}}}}), ""); // ends of whole names only
+  const fs::path weights = "step-00000000/weights.safetensors";
+  EXPECT_TRUE(bytesOf(place / "patterns" / weights) == bytesOf(place / "refused" / weights));
+  fs::remove_all(place / "refused");
+  EXPECT_THAT(errorOf({{"rank_pattern", {{target, 7}}}}),
+              testing::AllOf(HasSubstr("adapter_config.json: rank_pattern: "), HasSubstr(target + " has rank 7, ")));
+  EXPECT_THAT(errorOf({{"alpha_pattern", {{"0..*" + target, 7}}}}),
+              testing::AllOf(HasSubstr("alpha_pattern: "), HasSubstr(".0."), HasSubstr(" has lora_alpha 7, ")));
+  EXPECT_THAT(errorOf({{"rank_pattern", {{"(", 7}}}}), HasSubstr("adapter_config.json"));
+  EXPECT_THAT(errorOf({{"rank_pattern", {{target, "two"}}}}), HasSubstr("damaged"));
 }
 
 /// use_rslora is another alpha, with the same values.

@@ -1,6 +1,7 @@
 // The names of tensors are those of the rules `peft`, which the importer makes from the names of transformers.
 #include "runtime/checkpoint/convert/peft.h"
 
+#include "format/regex.h"
 #include "messages/json_reason.h"
 #include "runtime/checkpoint/convert/new_folder.h"
 #include "runtime/checkpoint/json_text.h"
@@ -125,8 +126,64 @@ bool isUnset(const nlohmann::json &value) {
          ((value.is_object() || value.is_array()) && value.empty());
 }
 
+/// The values of a map such as rank_pattern, whose keys are regular expressions for the ends of modules' names.
+class Patterns {
+public:
+  Patterns(const nlohmann::json &config, const char *key, const Path &file) {
+    const nlohmann::json map = config.value(key, nlohmann::json::object());
+    for (const auto &[pattern, value] : map.items())
+      patterns.emplace_back(std::make_unique<Regex>(file, fmt::format("^(?:.*\\.)?(?:{})$", pattern)), value);
+  }
+  /// Returns the value of the first pattern that a module's name matches, as peft does.
+  double of(const std::string &module, double otherwise) const {
+    for (const auto &[pattern, value] : patterns)
+      if (pattern->find(module, 0).first != std::string::npos)
+        return value;
+    return otherwise;
+  }
+
+private:
+  std::vector<std::pair<std::unique_ptr<Regex>, double>> patterns;
+};
+
+/// Returns the modules of the adapters, with the numbers of layers.
+std::vector<std::string> modulesOf(std::span<const ForeignTensor> tensors) {
+  std::vector<std::string> modules;
+  for (const ForeignTensor &tensor : tensors)
+    if (const std::string &name = tensor.names.front(); name.ends_with(ending))
+      modules.push_back(name.substr(std::string(prefix).size(),
+                                    name.size() - std::string(prefix).size() - std::string(ending).size()));
+  return modules;
+}
+
+/// Checks that each module has the rank and the scale of the model's adapters, which have one of each.
+void checkRanks(const ConvertedModel &model, const nlohmann::json &config, std::span<const ForeignTensor> tensors,
+                const Path &file) {
+  Patterns ranks(config, "rank_pattern", file), alphas(config, "alpha_pattern", file);
+  auto rank = config.at("r").get<double>(), alpha = config.at("lora_alpha").get<double>();
+  bool isRankStabilized = config.value("use_rslora", false);
+  for (const std::string &module : modulesOf(tensors)) {
+    double ownRank = ranks.of(module, rank), ownAlpha = alphas.of(module, alpha);
+    auto place = [&](const char *key, double own, double common) {
+      return own == common ? file.string() : fmt::format("{}: {}: {}", file.string(), key, module);
+    };
+    const char *why = "; Espalier's adapters have one rank and one alpha";
+    if (ownRank != static_cast<double>(model.adapters.rank))
+      throw PlanError(fmt::format("{} has rank {}, lora_rank of the run file is {}{}",
+                                  place("rank_pattern", ownRank, rank), ownRank, model.adapters.rank,
+                                  ownRank == rank ? "" : why));
+    // rsLoRA scales A B by alpha / sqrt(rank), which is LoRA with another alpha. The run file has it with few digits.
+    double scaled = ownAlpha * (isRankStabilized ? std::sqrt(ownRank) : 1);
+    if (std::abs(scaled - model.adapters.alpha) > (isRankStabilized ? 1e-5 * std::abs(scaled) : 0))
+      throw PlanError(fmt::format("{} has lora_alpha {}{}, the run file has {}{}",
+                                  place("alpha_pattern", ownAlpha, alpha), scaled,
+                                  isRankStabilized ? " as LoRA without use_rslora counts" : "", model.adapters.alpha,
+                                  ownAlpha == alpha ? "" : why));
+  }
+}
+
 /// Checks that adapter_config.json describes adapters of the model's kind, rank and scale.
-void checkConfig(const ConvertedModel &model, const Path &file) {
+void checkConfig(const ConvertedModel &model, std::span<const ForeignTensor> tensors, const Path &file) {
   auto refuse = [&](const std::string &why) { throw PlanError(fmt::format("{}: {}", file.string(), why)); };
   nlohmann::json config;
   try {
@@ -136,20 +193,17 @@ void checkConfig(const ConvertedModel &model, const Path &file) {
     std::string type = config.value("peft_type", "");
     if (type != "LORA")
       refuse(fmt::format("its peft_type is '{}', only LORA is read", type));
-    auto rank = config.at("r").get<int64_t>();
-    if (rank != model.adapters.rank)
-      refuse(fmt::format("has rank {}, lora_rank of the run file is {}", rank, model.adapters.rank));
-    bool isRankStabilized = config.value("use_rslora", false);
-    // rsLoRA scales A B by alpha / sqrt(rank), which is LoRA with another alpha. The run file has it with few digits.
-    double alpha = config.at("lora_alpha").get<double>() * (isRankStabilized ? std::sqrt(double(rank)) : 1);
-    if (std::abs(alpha - model.adapters.alpha) > (isRankStabilized ? 1e-5 * std::abs(alpha) : 0))
-      refuse(fmt::format("has lora_alpha {}{}, the run file has {}", alpha,
-                         isRankStabilized ? " as LoRA without use_rslora counts" : "", model.adapters.alpha));
+    checkRanks(model, config, tensors, file);
     if (config.contains("use_dora") && !isUnset(config["use_dora"]))
       refuse(
           "use_dora is true: DoRA learns the length of each column of W + A B, which is no sum of adapter and weight; "
           "merge it with peft (merge_and_unload) and convert the weights");
-    for (const char *key : {"bias", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform"})
+    if (config.contains("modules_to_save") && !isUnset(config["modules_to_save"]))
+      refuse(fmt::format("modules_to_save is {}: peft trained these modules beside the adapters, and a run with "
+                         "pet_config trains adapters alone; merge it with peft (merge_and_unload) and convert the "
+                         "weights",
+                         config["modules_to_save"].dump().substr(0, 80)));
+    for (const char *key : {"bias", "layers_to_transform"})
       if (config.contains(key) && !isUnset(config[key]))
         refuse(fmt::format("{} is {}, which is not built", key, config[key].dump().substr(0, 80)));
   } catch (const nlohmann::json::exception &problem) {
@@ -230,9 +284,9 @@ PeftAdapters::PeftAdapters(const ConvertedModel &model, const Path &folder) {
   NameMap names = namesOf(model);
   if (!std::filesystem::exists(folder / configName))
     throw PlanError(fmt::format("{}: has no {}, which tells rank and scale", folder.string(), configName));
-  checkConfig(model, folder / configName);
-  weights = openHfWeights(folder, "adapter_model");
   std::vector<ForeignTensor> tensors = names.tensors({0, model.model.layers, true, true, {}}, 0, {});
+  checkConfig(model, tensors, folder / configName);
+  weights = openHfWeights(folder, "adapter_model");
   checkModules(*weights, tensors, folder);
   std::vector<HeldTensors> held;
   held.push_back({weights.get(), std::move(tensors)});
