@@ -115,6 +115,8 @@ private:
       std::optional<double> number = numberAt(key);
       if (!number || (type != "u32" && type != "f32"))
         continue;
+      if (type == "u32" && !(*number >= 0 && *number <= UINT32_MAX)) // a file may store it as another type
+        refuse(fmt::format("{} is {}, and a number of 32 bits is wanted", key, *number));
       Json value = type == "u32" ? Json(static_cast<int64_t>(*number))
                                  : Json(std::stod(fmt::format("{}", static_cast<float>(*number))));
       set(to, value, key);
