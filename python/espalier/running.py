@@ -10,6 +10,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import InputError
 from .planning import PathLike, Plan, compile
+from .reporting import reporter
 
 Step = dict[str, Any]
 
@@ -54,14 +55,15 @@ def _sort(lines: Sequence[Step]) -> tuple[list[Step], list[Step]]:
 def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], None] = None, steps: Optional[int] = None,
         callback: Optional[Callable[[Step], Any]] = None, metrics: Optional[PathLike] = None,
         checkpoint: Optional[PathLike] = None, save_every: int = 0, resume: bool = False,
-        load: Optional[PathLike] = None, eval_every: int = 0, threads: int = 0) -> RunResult:
+        load: Optional[PathLike] = None, eval_every: int = 0, threads: int = 0,
+        report_to: Optional[str] = None) -> RunResult:
     """Trains in this process with a .plan file, or with a :class:`Plan`, which is compiled first. Ranks are threads.
 
     ``data``: a text file, the PREFIX of PREFIX.bin and .idx, ``mock``, or a list ``[weight, path, ...]`` of a blend.
     The default is the plan's. ``steps``: total number of steps; the default is the plan's. ``callback`` is called after
     each step with a dict of the keys of a metrics line. If it raises an exception, or on Ctrl-C, the run ends after the
     following step, writes a checkpoint, and raises the exception here. ``threads``: threads per rank; the default is
-    cores / ranks.
+    cores / ranks. ``report_to``: ``mlflow:URI`` (a server or a folder) or ``wandb``, which get the numbers of each step.
     """
     if data is None:
         words = []
@@ -78,15 +80,18 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
         if isinstance(plan, Plan):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             plan = compile(plan, os.path.join(folder, "run.plan"))
-        from . import _native  # here, for espalier.trace does without the library
+        report = None if report_to is None else stack.enter_context(reporter(report_to))
+        heard = [hear for hear in (callback, report) if hear is not None]
         lines: list[Step] = []
 
-        def hear(line: str) -> None:
-            lines.append(json.loads(line))
-            if callback is not None and "step" in lines[-1]:
-                callback(lines[-1])
+        def tell(text: str) -> None:
+            lines.append(json.loads(text))
+            if "step" in lines[-1]:
+                for hear in heard:
+                    hear(lines[-1])
+        from . import _native  # here, for espalier.trace does without the library
         _native.run(os.fspath(plan), words, steps, path(metrics), path(checkpoint), path(load), save_every, eval_every,
-                    resume, threads, hear)
+                    resume, threads, tell)
     trained, evaluated = _sort(lines)
     return RunResult(trained, evaluated, None if checkpoint is None else os.fspath(checkpoint))
 
