@@ -19,6 +19,24 @@ namespace {
 constexpr std::array inertKeys = {"vocab_size", "feed_forward_length", "rope.scaling.factor",
                                   "rope.scaling.original_context_length", "rope.scaling.finetuned"};
 
+/// Keys of config.json that say whether a tensor is there, in models that have them.
+struct KeyOfTensor {
+  const char *key, *tensor;
+  bool isThere; ///< the value of the key if the tensor is there
+};
+constexpr KeyOfTensor keysOfTensors[] = {{"tie_word_embeddings", "output.weight", false},
+                                         {"attention_bias", "blk.0.attn_q.bias", true},
+                                         {"use_bias", "blk.0.attn_q.bias", true},
+                                         {"mlp_bias", "blk.0.ffn_gate.bias", true}};
+
+/// What llama.cpp assumes for keys of config.json that a file does not give. Gemma 2 divides by the root of the width
+/// of a head, and with 46 layers (27B) by that of the hidden width of a head.
+constexpr std::pair<const char *, const char *> assumedKeys[] = {
+    {"head_dim", "hidden_size / num_attention_heads"},
+    {"num_key_value_heads", "num_attention_heads"},
+    {"query_pre_attn_scalar", "head_dim + (hidden_size / num_attention_heads - head_dim) * "
+                              "max(0, 1 - (num_hidden_layers - 46) * (num_hidden_layers - 46))"}};
+
 /// The sections of a model file.
 struct Rules {
   const YamlNode *keys = nullptr; ///< gguf_keys
@@ -127,19 +145,13 @@ private:
 
   /// Takes what follows from the tensors and from other keys.
   void takeRest(const Rules &rules) {
-    for (const YamlEntry &rule : rules.keys->entries) {
-      std::string described = rule.value->isScalar() ? rule.value->text : "";
-      size_t space = described.find(' ');
-      std::string type = described.substr(0, space),
-                  rest = space == std::string::npos ? "" : described.substr(space + 1);
-      if (!hasSize(rules, rule.key))
-        continue;
-      if (type == "has" || type == "lacks")
-        config[rule.key] = model.tensors.contains(rest) == (type == "has");
-      else if (type == "is" && !config.contains(rule.key))
-        if (std::optional<double> value = valueOf(rest))
-          config[rule.key] = static_cast<int64_t>(*value);
-    }
+    for (const auto &[key, tensor, isThere] : keysOfTensors)
+      if (hasSize(rules, key))
+        config[key] = model.tensors.contains(tensor) == isThere;
+    for (const auto &[key, expression] : assumedKeys)
+      if (hasSize(rules, key) && !config.contains(key))
+        if (std::optional<double> value = valueOf(expression))
+          config[key] = static_cast<int64_t>(*value);
     std::optional<double> head = valueOf("hidden_size / num_attention_heads");
     if (config.contains("head_dim") && !hasSize(rules, "head_dim") && config["head_dim"] == head.value_or(0))
       config.erase("head_dim"); // transformers has no key of it, and it has the value that follows
