@@ -25,7 +25,9 @@ from transformers_reference import EXPERTS, FAMILIES, GRADED, MODELS, STATES, VA
 # Families whose positions are no rotary ones, or whose queries depend on them.
 PLACED = {name: FAMILIES[name] for name in ("opt", "gpt_bigcode", "gpt_neo", "bloom", "mpt", "ministral3", "nanochat")}
 PLACED["llama4_text"] = FAMILIES["llama4_text"] | {"attention_chunk_size": 200}  # longer than the context
-ALL = MODELS | GRADED | EXPERTS | VARIANTS | PLACED | STATES
+# Activations with learned numbers, indexers, mixtures of experts of further families.
+OTHERS = {name: FAMILIES[name] for name in ("apertus", "deepseek_v32", "sarvam_moe", "aria_text")}
+ALL = MODELS | GRADED | EXPERTS | VARIANTS | PLACED | OTHERS | STATES
 CONTEXT = 144
 PROMPTS = [[3], [1, 2, 3, 4, 5], [(7 * i * i + 3 * i) % 19 for i in range(70)]]
 TOKENS = 64

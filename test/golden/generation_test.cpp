@@ -212,6 +212,11 @@ INSTANTIATE_TEST_SUITE_P(Options, Generation,
                                                           "qwen2_moe_no_biases", "glm4_moe_no_biases"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
+INSTANTIATE_TEST_SUITE_P(Families, Generation,
+                         testing::Combine(testing::Values("apertus", "deepseek_v32", "sarvam_moe", "aria_text",
+                                                          "qwen3_5_moe", "lfm2_moe"),
+                                          testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
+                         nameOf);
 INSTANTIATE_TEST_SUITE_P(Positions, Generation,
                          testing::Combine(testing::Values("opt", "gpt_bigcode", "gpt_neo", "bloom", "mpt", "ministral3",
                                                           "nanochat", "llama4_text"),
