@@ -71,6 +71,7 @@ struct ParallelConfig {
   bool zigzag = false; ///< cp rank r of n holds chunks r and 2 n - 1 - r of a sequence of 2 n chunks; else one run
   bool vocabParallel = true;              ///< shard vocab over tp (padded); otherwise embedding and head are replicated
   bool splitsExperts = true;              ///< each expert is split over tp; otherwise experts are spread over ep and tp
+  bool expertsOverContext = false;        ///< experts are spread over cp, too, as in Megatron's folded meshes
   bool keepTensorParallelResults = false; ///< mp_comm_recompute: false -> keep collectives' results under recompute
   bool sliceRecomputedInputs = false;     ///< split inputs kept under full recompute over tp; backward all-gathers them
   bool offloadOptimizer = false;          ///< masters and moments live in host memory
@@ -87,6 +88,8 @@ struct ParallelConfig {
   bool offloads() const { return offloadOptimizer || offloadActivations || offloadParameters; }
   /// Number of devices.
   int ranks() const { return dp * tp * pp * cp * ep; }
+  /// Number of ranks over which experts are spread. Example: of 8 experts, each of ep 2 x cp 2 ranks holds 2.
+  int expertRanks() const { return ep * (splitsExperts ? 1 : tp) * (expertsOverContext ? cp : 1); }
   /// Number of data-parallel ranks. Samples are sharded over dp and ep.
   int replicas() const { return dp * ep; }
   /// Number of data-parallel ranks of one shard group of ZeRO. Other groups hold replicas of the shards (HSDP).
@@ -110,7 +113,7 @@ struct Plan : ParallelConfig {
 struct Pins {
   std::optional<int> dp, tp, pp, cp, ep, virtualStages, zero, zeroGroup;
   std::optional<int64_t> microBatchSize, microBatches;
-  std::optional<bool> sequenceParallel, zigzag, vocabParallel, splitsExperts;
+  std::optional<bool> sequenceParallel, zigzag, vocabParallel, splitsExperts, expertsOverContext;
   std::optional<bool> offloadOptimizer, offloadActivations, offloadParameters;
   std::optional<Schedule> schedule;
   std::optional<Recompute> recompute; ///< the same for all layers
@@ -121,6 +124,7 @@ struct Pins {
     Pins pins;
     pins.vocabParallel = vocabParallel;
     pins.splitsExperts = splitsExperts;
+    pins.expertsOverContext = expertsOverContext;
     return pins;
   }
   /// Returns a config with the pinned fields. Other fields take their defaults.
@@ -151,6 +155,7 @@ template <typename Visit> void visitFields(Visit visit) {
   visit("offload_parameters", "where parameters live", &Pins::offloadParameters, &ParallelConfig::offloadParameters);
   visit("vocab_parallel", "vocab_parallel", &Pins::vocabParallel, &ParallelConfig::vocabParallel);
   visit("expert_tensor_parallel", "expert_tensor_parallel", &Pins::splitsExperts, &ParallelConfig::splitsExperts);
+  visit("experts_over_context", "experts_over_context", &Pins::expertsOverContext, &ParallelConfig::expertsOverContext);
   visit("dp", "dp", &Pins::dp, &ParallelConfig::dp);
   visit("tp", "tp", &Pins::tp, &ParallelConfig::tp);
   visit("pp", "pp", &Pins::pp, &ParallelConfig::pp);

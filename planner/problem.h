@@ -77,6 +77,8 @@ struct CollectiveTerm {
   bool ofFrozen = false; ///< gathers frozen parameters, which only ZeRO 3 shards
   /// Axis::Dp only: the group also includes ep. True for gradients of parameters that are not experts'.
   bool overExperts = false;
+  /// Axis::Dp only: the group leaves out cp. True for gradients of experts that are spread over cp.
+  bool withoutContext = false;
   /// Compute at positions from `start` to `wait` of the same program may overlap with this collective. Equal positions
   /// mean no overlap.
   int start = 0, wait = 0;
@@ -99,7 +101,7 @@ struct ParameterTerm {
   bool tied = false;         ///< the head's copy of the embedding: costs nothing if both are on one stage
   double optimizerBytes = 8; ///< per element, masters and state tensors
   bool isFrozen = false;     ///< not trained, so that only ZeRO 3 shards them
-  bool expert = false;       ///< sharded over ep, so that ZeRO can shard over the remaining sample axes only
+  bool expert = false;       ///< of experts that are spread over replicas, so that ZeRO shards over the others only
   double unshardedShare = 1; ///< of parameters that ZeRO shards: the share that is unsharded at once (UnshardedBuffers)
   bool operator==(const ParameterTerm &) const = default;
 };
@@ -111,6 +113,7 @@ struct Pattern {
   std::optional<int> zero;
   std::optional<bool> pp;         ///< several stages
   std::optional<int> tensorRanks; ///< exactly this many tensor ranks
+  std::optional<bool> splitsExperts, expertsOverContext;
   bool operator==(const Pattern &) const = default;
 };
 
@@ -191,7 +194,7 @@ struct Divisibility {
   Axis axis = Axis::Tp;
   int factor = 1;
   bool onlySequenceParallel = false;
-  bool timesTensorRanks = false; ///< the product of the axis and tp splits the value
+  bool ofExperts = false; ///< all ranks over which experts are spread split the value: ParallelConfig::expertRanks
 };
 
 /// One link level: bytes per second per direction that one device can use, and seconds per message.
@@ -292,6 +295,8 @@ struct Software {
   bool hasEvenStages = false; ///< all chunks have equally many layers
   Dispatch dispatch;
   bool splitsSequenceOfExperts = false; ///< tensor parallelism with experts requires sequence parallelism
+  bool hasWholeExperts = false;         ///< tensor ranks may hold whole experts
+  bool hasExpertsOverContext = false;   ///< experts may be spread over context ranks
 };
 
 /// Contents that make a step harder to predict than that of a dense model on as many devices as were measured.

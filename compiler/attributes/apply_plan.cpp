@@ -55,9 +55,15 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   if (model.hasExperts())
     sampleAxes.push_back("ep");
   SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr(sampleAxes))};
-  if (model.hasExperts())
-    dims.push_back(
-        b.getNamedAttr("expert", plan.splitsExperts ? b.getStrArrayAttr({"ep"}) : b.getStrArrayAttr({"tp", "ep"})));
+  if (model.hasExperts()) {
+    SmallVector<StringRef> expertAxes;
+    if (!plan.splitsExperts)
+      expertAxes.push_back("tp");
+    if (plan.expertsOverContext)
+      expertAxes.push_back("cp");
+    expertAxes.push_back("ep");
+    dims.push_back(b.getNamedAttr("expert", b.getStrArrayAttr(expertAxes)));
+  }
   for (const char *dim : {"seq", "capacity"})
     if (StringRef(dim) == "seq" || model.hasExperts())
       dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"cp"})));

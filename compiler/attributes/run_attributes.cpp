@@ -128,6 +128,9 @@ FailureOr<planner::Plan> readPlan(ModuleOp module) {
   plan.zigzag = from.getZigzag();
   plan.vocabParallel = from.getVocabParallel();
   plan.splitsExperts = from.getSplitsExperts();
+  if (auto dims = dist::dimsAttr.of(module)) // dist.dims alone says where experts are
+    if (auto axes = dims.getAs<ArrayAttr>("expert"))
+      plan.expertsOverContext = llvm::is_contained(axes.getAsValueRange<StringAttr>(), "cp");
   plan.keepTensorParallelResults = from.getKeepTensorParallelResults();
   plan.sliceRecomputedInputs = from.getSliceRecomputedInputs();
   plan.offloadOptimizer = from.getOffloadOptimizer();

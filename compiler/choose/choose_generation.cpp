@@ -30,7 +30,8 @@ bool canSplit(const RunConfig &run, int tp, int pp) {
   planner::Pins pins;
   pins.tp = tp;
   pins.pp = pp;
-  std::vector<planner::Divisibility> dims = splitLimits(run.model, run.pins.splitsExperts.value_or(true));
+  pins.splitsExperts = run.pins.splitsExperts;
+  std::vector<planner::Divisibility> dims = splitLimits(run.model);
   return planner::check(pins, {.layers = run.model.layerCount(), .divisibility = dims}).empty();
 }
 

@@ -48,6 +48,8 @@ Json planAsJson(const planner::PricedPlan &priced) {
     json["zigzag"] = true;
   if (!plan.splitsExperts)
     json["expert_tensor_parallel"] = false;
+  if (plan.expertsOverContext)
+    json["experts_over_context"] = true;
   json["stages"] = Json::array();
   for (const planner::StagePlan &stage : plan.stages) {
     Json recompute = Json::array();

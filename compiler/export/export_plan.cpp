@@ -81,9 +81,7 @@ std::string joined(const Plan &plan) {
   return text;
 }
 
-/// Return the number of ranks that experts are distributed over, and the number of ranks that shard each expert, in the
-/// terms of the other systems. Unsharded experts are also distributed over tp.
-int64_t expertRanks(const Plan &plan) { return static_cast<int64_t>(plan.ep) * (plan.splitsExperts ? 1 : plan.tp); }
+/// Returns the number of ranks that shard each expert.
 int64_t expertTensorRanks(const Plan &plan) { return plan.splitsExperts ? plan.tp : 1; }
 
 bool hasExperts(const SegmentKind &kind) {
@@ -130,11 +128,11 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
   std::string factor = shortNumber(static_cast<double>(sizeOf("capacity")) / even);
   int64_t width = sizeOf("ffn_expert") > 0 ? sizeOf("ffn_expert") : sizeOf("ffn"); // of each expert
   result.text += line("--num-experts", experts) + megatronExpertLayers(problem) + line("--moe-router-topk", choices) +
-                 line("--moe-ffn-hidden-size", width) + line("--expert-model-parallel-size", expertRanks(plan)) +
+                 line("--moe-ffn-hidden-size", width) + line("--expert-model-parallel-size", plan.expertRanks()) +
                  line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " +
                  factor +
                  "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
-  if (expertRanks(plan) > 1 && plan.tp > 1 && !plan.sequenceParallel)
+  if (plan.expertRanks() > 1 && plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
 }
 
@@ -413,6 +411,8 @@ ExportedPlan exportMindFormers(const Problem &problem, const Plan &plan) {
     result.notExpressed.push_back("offloaded parameters");
   if (!plan.splitsExperts && plan.tp > 1)
     result.notExpressed.push_back("whole experts on tensor ranks");
+  if (plan.expertsOverContext && plan.cp > 1)
+    result.notExpressed.push_back("experts over context ranks");
   if (plan.zero == 3)
     result.notExpressed.push_back("ZeRO stage 3");
   addMindFormersStages(problem, plan, result);
@@ -454,8 +454,8 @@ ExportedPlan exportTorchtitan(const Problem &problem, const Plan &plan) {
           entry("pipeline_parallel_degree", plan.pp);
   if (plan.tp > 1 && !plan.sequenceParallel)
     text += "    enable_sequence_parallel=False,\n";
-  if (expertRanks(plan) > 1) {
-    text += entry("expert_parallel_degree", expertRanks(plan));
+  if (plan.expertRanks() > 1) {
+    text += entry("expert_parallel_degree", plan.expertRanks());
     if (!sharded && plan.ep > 1)
       result.notExpressed.push_back("experts over ep while nothing else is sharded over it");
     if (expertTensorRanks(plan) > 1)

@@ -52,7 +52,7 @@ Sharding Layout::byDimension(Type type) const {
   for (StringAttr dim : dimNames(type))
     sharding.dims.push_back(axesOfDim.lookup(dim));
   for (size_t dim = 0; dim < sharding.dims.size(); ++dim)
-    if (dimNames(type)[dim] == "batch")
+    if (dimNames(type)[dim] == "batch" || dimNames(type)[dim] == "capacity")
       llvm::erase_if(sharding.dims[dim], [&](StringAttr axis) {
         return llvm::any_of(llvm::enumerate(sharding.dims), [&](auto other) {
           return other.index() != dim && llvm::is_contained(other.value(), axis);

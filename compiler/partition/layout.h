@@ -47,7 +47,8 @@ public:
   mlir::RankedTensorType localType(mlir::Type global, const Sharding &sharding) const;
 
 private:
-  /// If another dimension of the value has one of batch's axes, too, batch is not split over it: experts on ep.
+  /// If another dimension of the value has an axis of `batch` or `capacity`, too, these are not split over it: experts
+  /// on ep or cp.
   Sharding byDimension(mlir::Type type) const;
 
   dist::MeshAttr meshAttribute;

@@ -102,11 +102,11 @@ public:
   }
 
 private:
-  /// Marks the local ops that depend on the order of a sequence that is split over cp.
+  /// Marks the local ops that depend on the order of a sequence over cp. Slots, which all-to-alls move, have no order.
   void markZigzag() {
     auto hasContext = [](auto axes) { return llvm::is_contained(axes, "cp"); };
     for (Operation &op : *b.getInsertionBlock()) {
-      bool isMoved = isa<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp, dist::AllToAllOp>(op) &&
+      bool isMoved = isa<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp>(op) &&
                      hasContext(op.getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
       auto origins = op.getAttrOfType<ArrayAttr>("origins");
       bool isPlaced = origins && llvm::any_of(origins, [&](Attribute attribute) {
@@ -190,8 +190,15 @@ private:
     return value;
   }
 
-  /// Emits an all-to-all that moves the last axis of one dimension to another dimension, as its next axis.
+  /// Emits all-to-alls that move the last axis of one dimension to another dimension, as its next axis. Experts over cp
+  /// and ep take cp from their slots, and then ep from the samples, whose dimension precedes that of the slots.
   Value exchange(Location loc, Value value, Sharding &place, const Sharding &target) {
+    for (Value before; before != value;)
+      value = exchangeOnce(loc, before = value, place, target);
+    return value;
+  }
+
+  Value exchangeOnce(Location loc, Value value, Sharding &place, const Sharding &target) {
     for (size_t from = 0; from < place.dims.size(); ++from) {
       Axes &have = place.dims[from];
       if (have.empty() || llvm::is_contained(target.dims[from], have.back()))

@@ -16,8 +16,6 @@ int64_t sequenceOf(const RunConfig &run) {
   return found == run.model.dims.end() ? 0 : found->second;
 }
 
-bool splitsExperts(const RunConfig &run) { return run.pins.splitsExperts.value_or(true); }
-
 int kindNamed(const planner::Problem &problem, const std::string &kind) {
   for (size_t i = 0; i < problem.kinds.size(); ++i)
     if (problem.kinds[i].name == kind)
@@ -52,7 +50,7 @@ std::vector<int> tensorRanks(const RunConfig &run) {
   int64_t common = 0, devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
   for (const std::string &dim : run.model.tensorParallelDims())
     common = std::gcd(common, run.model.dims.at(dim));
-  if (run.model.hasExperts() && !splitsExperts(run))
+  if (run.model.hasExperts() && !run.pins.splitsExperts.value_or(true))
     common = std::gcd(common, run.model.dims.at("expert"));
   std::vector<int> ranks;
   for (int64_t tp = 1; tp <= std::max<int64_t>(common, 1) && tp <= devices; ++tp)
@@ -61,8 +59,21 @@ std::vector<int> tensorRanks(const RunConfig &run) {
   return ranks;
 }
 
-std::vector<int> expertRanks(const RunConfig &run, int tp) {
-  int64_t experts = run.model.hasExperts() ? run.model.dims.at("expert") / (splitsExperts(run) ? 1 : tp) : 1;
+std::vector<bool> expertSplits(const RunConfig &run, int tp) {
+  bool hasBoth =
+      run.model.hasExperts() && run.system.software.hasWholeExperts && tp > 1 && run.model.dims.at("expert") % tp == 0;
+  return run.pins.splitsExperts || !hasBoth ? std::vector{run.pins.splitsExperts.value_or(true)}
+                                            : std::vector{true, false};
+}
+
+std::vector<bool> expertsOverContext(const RunConfig &run) {
+  bool hasBoth = run.model.hasExperts() && run.system.software.hasExpertsOverContext;
+  return run.pins.expertsOverContext || !hasBoth ? std::vector{run.pins.expertsOverContext.value_or(false)}
+                                                 : std::vector{false, true};
+}
+
+std::vector<int> expertRanks(const RunConfig &run, int tp, bool splitsExperts) {
+  int64_t experts = run.model.hasExperts() ? run.model.dims.at("expert") / (splitsExperts ? 1 : tp) : 1;
   int64_t devices = static_cast<int64_t>(run.cluster.devices()) * largestGrowth;
   for (int64_t ep = 2; ep <= std::min(experts, devices); ++ep)
     if (experts % ep == 0)
@@ -182,7 +193,7 @@ void describeRun(const RunConfig &run, planner::Problem &problem) {
 planner::Problem describeProblem(const RunConfig &run) {
   planner::Problem problem;
   describeModel(run, problem);
-  problem.limits = splitLimits(run.model, splitsExperts(run));
+  problem.limits = splitLimits(run.model);
   describeRun(run, problem);
   return problem;
 }

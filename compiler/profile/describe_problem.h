@@ -25,13 +25,17 @@ int kindNamed(const planner::Problem &problem, const std::string &kind);
 /// Returns the length of a sample, or 0 if samples are not sequences.
 int64_t sequenceOf(const RunConfig &run);
 
-/// Returns whether tp splits each expert. Otherwise experts are spread over tp and ep.
-bool splitsExperts(const RunConfig &run);
-
 /// Returns the numbers of tensor ranks that terms are read for.
 std::vector<int> tensorRanks(const RunConfig &run);
 
+/// Returns the forms of experts on `tp` tensor ranks that plans may have: true if tp splits each expert, false if
+/// experts are spread over tp.
+std::vector<bool> expertSplits(const RunConfig &run, int tp);
+
+/// Returns the values of ParallelConfig::expertsOverContext that plans may have.
+std::vector<bool> expertsOverContext(const RunConfig &run);
+
 /// Returns 1 and, for a model with experts, the smallest number that splits them.
-std::vector<int> expertRanks(const RunConfig &run, int tp);
+std::vector<int> expertRanks(const RunConfig &run, int tp, bool splitsExperts);
 
 } // namespace espalier

@@ -29,6 +29,7 @@ std::vector<Term> replaced(const std::vector<Term> &whole, const std::vector<Ter
 planner::PatternTerms splitOverContext(const planner::PatternTerms &whole, const planner::PatternTerms &split) {
   planner::PatternTerms terms = whole;
   terms.pattern.cp = true;
+  terms.pattern.expertsOverContext = split.pattern.expertsOverContext;
   if (terms.pattern.zero.value_or(0) > 0)
     terms.pattern.dp = std::nullopt; // context ranks are replicas too
   auto isOfStep = [](const auto &term) { return term.phase == Phase::Step; };
@@ -97,7 +98,7 @@ planner::PatternTerms movedOften(planner::PatternTerms pattern, int zero, bool i
 void addZeroPatterns(planner::PatternTerms pattern, const ProfilePoint &point, bool isLayer,
                      std::vector<planner::PatternTerms> &patterns) {
   pattern.pattern.zero = point.zero;
-  bool hasReplicas = point.ep > 1; // for any dp
+  bool hasReplicas = point.ep > 1 || point.expertsOverContext; // for any dp
   if (point.zero > 0) {
     if (!hasReplicas)
       pattern.pattern.dp = true;

@@ -182,8 +182,13 @@ private:
     pattern.tensorRanks = point.tp;
     pattern.cp = point.cp > 1;
     pattern.sequenceParallel = point.sequenceParallel;
-    if (run.model.hasExperts())
+    if (run.model.hasExperts()) {
       pattern.ep = point.ep > 1;
+      if (point.tp > 1)
+        pattern.splitsExperts = point.splitsExperts;
+      if (*pattern.cp)
+        pattern.expertsOverContext = point.expertsOverContext;
+    }
     pattern.vocabParallel = run.pins.vocabParallel.value_or(true);
   }
 
@@ -216,13 +221,14 @@ public:
     std::vector<Layout> layouts;
     for (int tp : tensorRanks(run))
       for (bool sequenceParallel : {false, true})
-        for (int ep : expertRanks(run, tp)) {
-          bool isFirst = layouts.empty(); // describes the model
-          bool isWanted = allows(run.pins.tp, tp) && allows(run.pins.sequenceParallel, sequenceParallel) &&
-                          (run.pins.ep.value_or(ep) > 1) >= (ep > 1);
-          if (isFirst || (isWanted && (!sequenceParallel || (tp > 1 && sequenceOf(run) % tp == 0))))
-            layouts.push_back({tp, sequenceParallel, ep});
-        }
+        for (bool splitsExperts : expertSplits(run, tp))
+          for (int ep : expertRanks(run, tp, splitsExperts)) {
+            bool isFirst = layouts.empty(); // describes the model
+            bool isWanted = allows(run.pins.tp, tp) && allows(run.pins.sequenceParallel, sequenceParallel) &&
+                            (run.pins.ep.value_or(ep) > 1) >= (ep > 1);
+            if (isFirst || (isWanted && (!sequenceParallel || (tp > 1 && sequenceOf(run) % tp == 0))))
+              layouts.push_back({tp, sequenceParallel, splitsExperts, ep});
+          }
     for (std::optional<Terms> &terms : profileLayouts(layouts)) {
       if (!terms)
         return std::nullopt;
@@ -240,19 +246,22 @@ public:
   }
 
   /// Everything besides the model that affects its terms.
-  using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, int64_t, bool, bool, bool, bool, bool,
-                              double, std::vector<std::string>, SystemStorage, bool, std::string>;
+  using TermsKey = std::tuple<std::vector<int>, std::vector<std::vector<int>>, std::vector<bool>, int64_t, bool, bool,
+                              bool, bool, double, std::vector<std::string>, SystemStorage, bool, std::string>;
   TermsKey termsKey() const {
     std::vector<std::vector<int>> experts;
     for (int tp : tensorRanks(run))
-      experts.push_back(expertRanks(run, tp));
+      for (bool splits : expertSplits(run, tp)) {
+        experts.push_back(expertRanks(run, tp, splits));
+        experts.back().push_back(splits);
+      }
     int64_t contextRanks =
         run.pins.cp == 1 ? 1 : std::min<int64_t>(sequenceOf(run), run.cluster.devices() * largestGrowth);
     return {tensorRanks(run),
             experts,
+            expertsOverContext(run),
             contextRanks,
             run.pins.vocabParallel.value_or(true),
-            splitsExperts(run),
             run.recompute.mpCommRecompute,
             run.recompute.recomputeSliceActivation,
             evaluates,
@@ -275,7 +284,7 @@ private:
   /// starts at 2.
   struct Layout {
     int tp = 1;
-    bool sequenceParallel = false;
+    bool sequenceParallel = false, splitsExperts = true;
     int ep = 1; ///< 1, or one number that represents all larger ones
   };
 
@@ -305,8 +314,7 @@ private:
 
   /// Returns the terms of one layout, with and without ZeRO, and with sharded sequences.
   std::optional<Terms> profilePattern(MLIRContext &where, const Layout &layout) {
-    ProfilePoint point{termSamples, profiledReplicas,        layout.tp, layout.ep,
-                       /*zero=*/0,  layout.sequenceParallel, /*cp=*/1,  splitsExperts(run)};
+    ProfilePoint point = pointOf(layout);
     std::optional<Terms> whole = reader.readAll(where, point, /*hasStep=*/true);
     if (!whole)
       return std::nullopt;
@@ -324,13 +332,28 @@ private:
     add(*sharded);
     if (layout.ep > 1 && !addWholeExperts(where, point, terms))
       return std::nullopt;
-    if (run.pins.cp != 1 && run.model.splitsSequence() && !addContextPatterns(where, layout, terms))
-      return std::nullopt;
+    if (run.pins.cp == 1 || !run.model.splitsSequence())
+      return terms;
+    Terms folded(problem.kinds.size());
+    for (bool over : expertsOverContext(run))
+      if (over ? !addFoldedPatterns(where, layout, folded) : !addContextPatterns(where, layout, terms))
+        return std::nullopt;
+    for (size_t kind = 0; kind < terms.size(); ++kind)
+      std::ranges::move(folded[kind], std::back_inserter(terms[kind]));
     return terms;
   }
 
-  /// Adds patterns in which ep is the only axis of replicas. ZeRO then does not shard experts, so fewer bytes are live
-  /// while shards are updated.
+  static ProfilePoint pointOf(const Layout &layout) {
+    return {.samples = termSamples,
+            .dp = profiledReplicas,
+            .tp = layout.tp,
+            .ep = layout.ep,
+            .sequenceParallel = layout.sequenceParallel,
+            .splitsExperts = layout.splitsExperts};
+  }
+
+  /// Adds patterns in which experts have no replicas: ep is the only axis of replicas, or experts are over all others.
+  /// ZeRO then does not shard experts, so fewer bytes are live while shards are updated.
   bool addWholeExperts(MLIRContext &where, ProfilePoint point, Terms &terms) {
     point.dp = 1;
     std::optional<Terms> read = reader.readStep(where, point);
@@ -348,16 +371,24 @@ private:
     return true;
   }
 
+  /// Returns the smallest number of context ranks above 1, which represents all others, or nothing if no plan can have
+  /// them. `experts` is the number of experts that context ranks share, or 0 if they do not.
+  std::optional<int> contextRanks(const Layout &layout, int64_t experts) const {
+    int64_t positions = sequenceOf(run) / (layout.sequenceParallel ? layout.tp : 1);
+    int64_t most = std::min<int64_t>(positions, run.cluster.devices() * largestGrowth);
+    for (int ranks = 2; ranks <= most; ++ranks)
+      if (positions % ranks == 0 && experts % ranks == 0)
+        return ranks;
+    return std::nullopt;
+  }
+
   /// Adds the same patterns with a sharded sequence, after those without.
   bool addContextPatterns(MLIRContext &where, const Layout &layout, Terms &terms) {
-    int64_t positions = sequenceOf(run) / (layout.sequenceParallel ? layout.tp : 1);
-    int ranks = 2; // represents all other numbers of context ranks
-    while (ranks < positions && positions % ranks != 0)
-      ++ranks;
-    if (positions < 2 || ranks > run.cluster.devices() * largestGrowth)
+    std::optional<int> ranks = contextRanks(layout, /*experts=*/0);
+    if (!ranks)
       return true;
-    ProfilePoint point{termSamples, profiledReplicas,        layout.tp, layout.ep,
-                       /*zero=*/0,  layout.sequenceParallel, ranks,     splitsExperts(run)};
+    ProfilePoint point = pointOf(layout);
+    point.cp = *ranks;
     std::optional<Terms> split = reader.readAll(where, point, /*hasStep=*/false);
     if (!split)
       return false;
@@ -367,6 +398,30 @@ private:
             false) // step terms come from the unsharded pattern; terms of micro-batches do not depend on dp
           terms[kind].push_back(splitOverContext(terms[kind][i], (*split)[kind].front()));
     return true;
+  }
+
+  /// Adds patterns with a sharded sequence and with experts that are spread over the context ranks.
+  bool addFoldedPatterns(MLIRContext &where, const Layout &layout, Terms &terms) {
+    int64_t holders = layout.ep * (layout.splitsExperts ? 1 : layout.tp), experts = run.model.dims.at("expert");
+    std::optional<int> ranks = experts % holders == 0 ? contextRanks(layout, experts / holders) : std::nullopt;
+    if (!ranks)
+      return true;
+    ProfilePoint point = pointOf(layout);
+    point.cp = *ranks;
+    point.expertsOverContext = true;
+    std::optional<Terms> split = reader.readAll(where, point, /*hasStep=*/false);
+    if (!split)
+      return false;
+    for (int zero : {0, 1}) {
+      point.zero = zero;
+      std::optional<Terms> read = reader.withStepAt(where, point, *split);
+      if (!read)
+        return false;
+      for (size_t kind = 0; kind < terms.size(); ++kind)
+        for (const planner::PatternTerms &pattern : (*read)[kind])
+          addZeroPatterns(pattern, point, isLayer(kind), terms[kind]);
+    }
+    return addWholeExperts(where, point, terms);
   }
 
   MLIRContext &context;

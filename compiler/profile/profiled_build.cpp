@@ -37,6 +37,7 @@ planner::Plan planAt(const RunConfig &run, const ProfilePoint &point) {
   plan.sequenceParallel = point.sequenceParallel;
   plan.vocabParallel = run.pins.vocabParallel.value_or(true);
   plan.splitsExperts = point.splitsExperts;
+  plan.expertsOverContext = point.expertsOverContext;
   plan.keepTensorParallelResults = !run.recompute.mpCommRecompute;
   plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
   plan.stages = {{0, 3, {planner::Recompute::None, planner::Recompute::Selective, planner::Recompute::Full}}};
@@ -188,10 +189,10 @@ std::vector<Size> ProfiledBuild::stepPeaks(const std::string &kind) const {
   // bound for two and more replicas.
   if (updatesMatrices || !isSharded)
     return live;
-  // This holds for experts and all other parameters: ZeRO also shards over ep what ep does not split.
+  // This holds for experts and all other parameters: ZeRO also shards over ep and cp what these do not split.
   for (Size &size : live)
     for (Monomial &part : size)
-      part = product(scaled(part, sizes.at().dp * sizes.at().ep), shareOfReplicas());
+      part = product(scaled(part, sizes.at().dp * sizes.at().cp * sizes.at().ep), shareOfReplicas());
   return live;
 }
 

@@ -75,12 +75,10 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (known == model.dims.end())
     return {static_cast<double>(localSize), {}};
   Monomial whole{1, {{symbols.at(name.str()), 1}}};
+  if (name == "expert")
+    return expertsOf(std::move(whole), known->second, localSize);
   if (known->second == localSize)
     return whole;
-  if (name == "expert" && !point.splitsExperts && known->second == localSize * point.ep * point.tp)
-    return product(std::move(whole), {1, {{epSymbol, -1}, {tpSymbol, -1}}});
-  if (name == "expert" && point.splitsExperts && known->second == localSize * point.ep)
-    return product(std::move(whole), {1, {{epSymbol, -1}}});
   if ((name == "seq" || name == "capacity") && point.cp > 1) {
     whole = product(std::move(whole), {1, {{cpSymbol, -1}}});
     localSize *= point.cp;
@@ -90,6 +88,30 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (known->second == localSize * point.tp)
     return product(std::move(whole), {1, {{tpSymbol, -1}}});
   return {static_cast<double>(localSize), {}};
+}
+
+/// Experts are sharded over tp, then cp, then ep. A collective over an inner axis leaves them sharded over the outer
+/// ones.
+Monomial SizeReader::expertsOf(Monomial whole, int64_t experts, int64_t localSize) const {
+  std::vector<std::pair<int, int64_t>> axes; // symbol and ranks
+  if (!point.splitsExperts && point.tp > 1)
+    axes.emplace_back(tpSymbol, point.tp);
+  if (point.expertsOverContext)
+    axes.emplace_back(cpSymbol, point.cp);
+  if (point.ep > 1)
+    axes.emplace_back(epSymbol, point.ep);
+  for (;; axes.pop_back()) {
+    int64_t parts = 1;
+    Monomial share{1, {}};
+    for (auto [symbol, ranks] : axes) {
+      parts *= ranks;
+      share = product(std::move(share), {1, {{symbol, -1}}});
+    }
+    if (experts == localSize * parts)
+      return product(std::move(whole), share);
+    if (axes.empty())
+      return {static_cast<double>(localSize), {}};
+  }
 }
 
 Monomial SizeReader::elements(Type type) const {

@@ -18,12 +18,13 @@ struct ProfilePoint {
   int dp = 1, tp = 1, ep = 1, zero = 0;
   bool sequenceParallel = false;
   int cp = 1;
-  bool splitsExperts = true; ///< over tp; if false, experts are distributed over tp and ep
+  bool splitsExperts = true;       ///< over tp; if false, experts are distributed over tp and ep
+  bool expertsOverContext = false; ///< experts are distributed over cp, too
   bool isUnsplit() const { return tp == 1 && ep == 1 && cp == 1; } ///< whether each replica has the whole model
 };
 
 /// Reads sizes at one profile point. A local dimension is known if it has the model's size or that size sharded over
-/// tp. A sequence may also be sharded over cp, then tp, and experts over ep, or over tp and ep. Any other size, such as
+/// tp. A sequence may also be sharded over cp, then tp, and experts over tp, cp and ep. Any other size, such as
 /// the padded vocabulary or a flat range, becomes a number that holds only for this number of tensor ranks.
 class SizeReader {
 public:
@@ -41,6 +42,8 @@ public:
   const ProfilePoint &at() const { return point; }
 
 private:
+  planner::Monomial expertsOf(planner::Monomial whole, int64_t experts, int64_t localSize) const;
+
   const ModelDescription &model;
   std::map<std::string, int> symbols;
   std::vector<double> dimensionSizes; ///< by symbol, from kFirstDimension

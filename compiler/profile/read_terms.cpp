@@ -66,20 +66,39 @@ std::string signature(Operation *op) {
   return text;
 }
 
+/// Returns the ranks of an axis that splits parameters.
+int ranksOf(StringRef axis, const ProfilePoint &point) {
+  return axis == "dp" ? point.dp : axis == "cp" ? point.cp : axis == "ep" ? point.ep : point.tp;
+}
+
+/// Returns whether the parameters of a bucket are those of experts. Other parameters have other axes.
+bool isOfExperts(exec::BucketOp bucket) {
+  return llvm::any_of(bucket.parameters(), [](exec::ParameterOp parameter) {
+    return llvm::any_of(dimNames(parameter.getLocal()), [](StringAttr dim) { return dim == "expert"; });
+  });
+}
+
+/// Returns whether context ranks hold different experts, so that neither sums of gradients nor ZeRO include cp.
+bool isWithoutContext(exec::BucketOp bucket, const SizeReader &sizes) {
+  return sizes.at().expertsOverContext && isOfExperts(bucket);
+}
+
 /// Returns the share of a bucket's elements that a rank updates.
-Monomial ofShard(Monomial elements, exec::BucketOp bucket) {
+Monomial ofShard(Monomial elements, exec::BucketOp bucket, const SizeReader &sizes) {
   for (StringAttr axis : bucket.getShare())
-    elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
-  if (!bucket.getShare().empty()) // ZeRO also shards over cp, which step functions do not show
+    if (axis != "cp")
+      elements = product(elements, {1, {{static_cast<int>(axisNamed(axis.getValue())), -1}}});
+  // ZeRO also shards over cp, which most profiles of step functions do not have.
+  if (!bucket.getShare().empty() && !isWithoutContext(bucket, sizes))
     elements = product(elements, {1, {{static_cast<int>(planner::Axis::Cp), -1}}});
   return elements;
 }
 
 /// Replaces the number of shards of the profile by that of a plan, in a size that counts the matrices of a shard.
-void scaleToShard(Size &size, exec::BucketOp bucket) {
+void scaleToShard(Size &size, exec::BucketOp bucket, const SizeReader &sizes) {
   auto shards = static_cast<double>(bucket.getElements()) / static_cast<double>(bucket.getPartElements());
   for (Monomial &part : size)
-    part = ofShard(scaled(part, shards), bucket);
+    part = ofShard(scaled(part, shards), bucket, sizes);
 }
 
 /// Returns the collectives of QK-clip. An update program reduces the maxima of each attention over all replicas.
@@ -214,7 +233,7 @@ private:
                                                   parameter.getSharding().getDims())) {
       int64_t local = size;
       for (auto axis : axes.template getAsRange<StringAttr>())
-        local /= axis == "dp" ? sizes.at().dp : axis == "ep" ? sizes.at().ep : sizes.at().tp;
+        local /= ranksOf(axis, sizes.at());
       elements = product(std::move(elements), sizes.dimension(dim, local));
     }
     return elements;
@@ -237,8 +256,8 @@ private:
           term.matrices += static_cast<double>(parameter.localElements()) /
                            static_cast<double>(bucket.getMatrix()[0] * bucket.getMatrix()[1]);
       }
+      term.expert = isOfExperts(bucket) && (sizes.at().ep > 1 || sizes.at().expertsOverContext);
       for (exec::ParameterOp parameter : bucket.parameters()) {
-        term.expert |= (parameter.axes() & exec::axisBit("ep")) != 0;
         add(term.elements, elementsOf(parameter));
         auto taken = static_cast<int64_t>(llvm::alignTo(parameter.localElements(), exec::bucketAlignment));
         term.padding += static_cast<double>(taken - parameter.localElements());
@@ -263,23 +282,23 @@ private:
       }
       if (isCollective(&op)) {
         terms.collectives.push_back(ops.collectiveTerm(&op, Phase::Step));
-        scaleToShard(terms.collectives.back().bytes, bucket);
+        scaleToShard(terms.collectives.back().bytes, bucket, sizes);
         continue;
       }
       double bytes = 0;
       for (const Monomial &part : ops.trafficOf(&op))
         bytes += part.coefficient;
       for (exec::ParameterOp parameter : bucket.parameters())
-        add(stepBytes,
-            ofShard(scaled(elementsOf(parameter), bytes / static_cast<double>(bucket.getPartElements())), bucket));
+        add(stepBytes, ofShard(scaled(elementsOf(parameter), bytes / static_cast<double>(bucket.getPartElements())),
+                               bucket, sizes));
     }
   }
 
   /// Returns the term of a product of the matrices of a shard.
   planner::ComputeTerm stepProduct(Operation *op, exec::BucketOp bucket) const {
     planner::ComputeTerm term = ops.singleTerm(op, Phase::Step);
-    scaleToShard(term.count, bucket);
-    scaleToShard(term.bytes, bucket);
+    scaleToShard(term.count, bucket, sizes);
+    scaleToShard(term.bytes, bucket, sizes);
     return term;
   }
 
@@ -317,7 +336,7 @@ private:
     // over tp remains.
     bool overExperts = llvm::any_of(axes, [](StringAttr name) { return name == "ep"; });
     for (StringAttr name : axes) {
-      if (name == "ep")
+      if (name == "ep" || name == "cp")
         continue;
       CollectiveTerm term;
       term.name = kind == CollectiveKind::AllReduce   ? "all_reduce"
@@ -327,11 +346,12 @@ private:
       term.phase = Phase::Step;
       term.axis = axisNamed(name.getValue());
       term.overExperts = overExperts && name == "dp";
+      term.withoutContext = name == "dp" && isWithoutContext(bucket, sizes);
       term.ofFrozen = bucket.getFrozen();
       term.calls = 0;
       // Sums over stages start after all transfers between the stages.
       term.besideLastBackward = kind != CollectiveKind::AllGather && (!tiedStep || bucket.getHolders().empty());
-      std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts,
+      std::tuple key(static_cast<int>(term.kind), static_cast<int>(term.axis), term.overExperts, term.withoutContext,
                      term.besideLastBackward, term.ofFrozen);
       CollectiveTerm &sum = stepCollectives.try_emplace(key, term).first->second;
       for (exec::ParameterOp parameter : bucket.parameters())
@@ -347,8 +367,9 @@ private:
   OpTerms ops;
   planner::PatternTerms terms;
   Size stepBytes;
-  /// by kind, axis, whether over experts, whether beside the last backward pass, and whether of frozen parameters
-  std::map<std::tuple<int, int, bool, bool, bool>, CollectiveTerm> stepCollectives;
+  /// by kind, axis, whether over experts, whether without context, whether beside the last backward pass, and whether
+  /// of frozen parameters
+  std::map<std::tuple<int, int, bool, bool, bool, bool>, CollectiveTerm> stepCollectives;
 };
 
 } // namespace

@@ -63,6 +63,8 @@ std::string describePlan(const Plan &plan) {
     text += fmt::format(", ep {}", plan.ep);
   if (!plan.splitsExperts && plan.tp > 1)
     text += ", whole experts";
+  if (plan.expertsOverContext && plan.cp > 1)
+    text += ", experts over cp";
   text += fmt::format(", micro-batch {} x {}", plan.microBatchSize, plan.microBatches);
   if (plan.pp > 1)
     text += fmt::format(", {}", scheduleName(plan.schedule));

@@ -98,6 +98,10 @@ private:
       add({.field = "expert_tensor_parallel",
            .reason = "expert_tensor_parallel splits experts, but the model has none",
            .change = "False → True"});
+    if (pins.expertsOverContext.value_or(false) && !hasExperts)
+      add({.field = "experts_over_context",
+           .reason = "experts_over_context spreads experts, but the model has none",
+           .change = "True → False"});
     if (!limits.knowsModel)
       return;
     for (Axis which : {Axis::Cp, Axis::Ep, Axis::Tp})
@@ -111,34 +115,48 @@ private:
              .wanted = 1});
   }
 
-  /// A number that every size on an axis is a multiple of.
-  int64_t commonSize(Axis which) const {
-    int64_t common = 0;
+  /// Returns the greatest divisor of `common` and of every size on an axis.
+  int64_t commonSize(Axis which, int64_t common) const {
     for (const Divisibility &limit : limits.divisibility)
       if (limit.axis == which && !limit.onlySequenceParallel)
         common = std::gcd(common, limit.value);
     return common;
   }
 
+  /// Returns the axes with several ranks that split a dimension together, outermost first.
+  std::vector<Axis> axesOf(const Divisibility &limit) const {
+    std::vector<Axis> axes;
+    auto addIf = [&](bool isSplit, Axis which) {
+      if (isSplit && axis(which) > 1)
+        axes.push_back(which);
+    };
+    addIf(limit.ofExperts && !pins.splitsExperts.value_or(true), Axis::Tp);
+    addIf(limit.onlySequenceParallel || (limit.ofExperts && pins.expertsOverContext.value_or(false)), Axis::Cp);
+    addIf(true, limit.axis);
+    return axes;
+  }
+
   void checkDivisibility() {
     std::vector<std::string_view> reported; // one finding for each dimension
     for (const Divisibility &limit : limits.divisibility) {
-      bool isFree = axis(limit.axis) == 1 || (limit.onlySequenceParallel && !pins.sequenceParallel.value_or(false));
-      Axis outer = limit.onlySequenceParallel ? Axis::Cp : Axis::Tp;
-      int times = limit.onlySequenceParallel || limit.timesTensorRanks ? axis(outer) : 1;
-      int factor = limit.factor * (limit.axis == Axis::Cp && pins.zigzag.value_or(false) ? 2 : 1);
-      int64_t size = static_cast<int64_t>(axis(limit.axis)) * factor * times;
+      std::vector<Axis> axes = axesOf(limit);
+      bool isFree = axes.empty() ||
+                    (limit.onlySequenceParallel && (axis(limit.axis) == 1 || !pins.sequenceParallel.value_or(false)));
+      int64_t factor = limit.factor * (limit.axis == Axis::Cp && pins.zigzag.value_or(false) ? 2 : 1), size = factor;
+      std::string product = factor > 1 ? fmt::format("{} · ", factor) : "";
+      for (Axis which : axes) {
+        size *= axis(which);
+        product += fmt::format("{}{} {}", which == axes.front() ? "" : " · ", axisName(which), axis(which));
+      }
       if (isFree || limit.value % size == 0 || std::ranges::count(reported, limit.name) > 0)
         continue;
       reported.push_back(limit.name);
-      add({.field = limit.onlySequenceParallel ? "seq_length" : axisName(limit.axis),
-           .reason = fmt::format("{} {} is not a multiple of {}{}{} {}{}", limit.name, limit.value,
-                                 factor > 1 ? fmt::format("{} · ", factor) : "",
-                                 times > 1 ? fmt::format("{} {} · ", axisName(outer), times) : "", axisName(limit.axis),
-                                 axis(limit.axis),
+      add({.field = limit.onlySequenceParallel ? "seq_length" : axisName(axes.back()),
+           .reason = fmt::format("{} {} is not a multiple of {}{}", limit.name, limit.value, product,
                                  limit.onlySequenceParallel ? ", over which sequence parallelism splits it" : ""),
-           .got = axis(limit.axis),
-           .divides = limit.onlySequenceParallel || times > 1 ? 0 : commonSize(limit.axis) / factor});
+           .got = axis(axes.back()),
+           .divides =
+               limit.onlySequenceParallel || axes.size() > 1 ? 0 : commonSize(axes.back(), limit.value) / factor});
     }
   }
 

@@ -100,7 +100,8 @@ double memorySeconds(double bytes, const Machine &machine) {
   return bytes / machine.memoryBytesPerSecond + machine.launchSeconds;
 }
 
-Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts, DataRanks dataRanks) {
+Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts, DataRanks dataRanks,
+              bool withoutContext) {
   int stride = 1, ranks = config.tp;
   switch (axis) {
   case Axis::Tp:
@@ -112,8 +113,8 @@ Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, b
     stride = config.tp * config.ep, ranks = config.cp;
     break;
   case Axis::Dp: // gradients are summed over the context ranks too, which lie next to each other
-    stride = config.tp * config.ep,
-    ranks = (dataRanks == DataRanks::Shards ? config.zeroRanks() : config.dp) * config.cp;
+    stride = config.tp * config.ep, ranks = dataRanks == DataRanks::Shards ? config.zeroRanks() : config.dp;
+    (withoutContext ? stride : ranks) *= config.cp;
     if (overExperts)
       stride = config.tp, ranks *= config.ep;
     if (dataRanks == DataRanks::Replicas)
@@ -158,9 +159,13 @@ static double copiesShare(const Routing &routing, int hosts) {
   return reached * (1 - std::pow(1 - 1 / reached, routing.choices)) / routing.choices;
 }
 
+bool movesTokens(const CollectiveTerm &term) {
+  return term.kind == CollectiveKind::AllToAll && (term.axis == Axis::Ep || term.axis == Axis::Cp);
+}
+
 Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Problem &problem) {
   Group group = groupOf(term, config, problem.machine);
-  if (term.kind == CollectiveKind::AllToAll && term.axis == Axis::Ep && problem.software.dispatch.oncePerHost)
+  if (movesTokens(term) && problem.software.dispatch.oncePerHost)
     group.copiesShare = copiesShare(problem.routing, group.ranks / group.perHost);
   return group;
 }
@@ -168,7 +173,8 @@ Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Pr
 Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Machine &machine) {
   bool isOfShards =
       (term.axis == Axis::Dp && term.kind == CollectiveKind::ReduceScatter) || term.kind == CollectiveKind::AllGather;
-  return groupOf(term.axis, config, machine, term.overExperts, isOfShards ? DataRanks::Shards : DataRanks::All);
+  return groupOf(term.axis, config, machine, term.overExperts, isOfShards ? DataRanks::Shards : DataRanks::All,
+                 term.withoutContext);
 }
 
 double collectiveSeconds(CollectiveKind kind, double bytes, double calls, const Group &group) {

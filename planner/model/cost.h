@@ -62,14 +62,17 @@ enum class DataRanks { All, Shards, Replicas };
 /// Returns the group of an axis under the mesh order pp, dp, cp, ep, tp. A ring over several hosts uses the network
 /// shares of its r members on each host: min(link, r * network / (1 + slope * log2(hosts))). All groups of a host use
 /// the network at once. `slope` is Machine::ringSlope. dp groups include cp, because gradients are summed over both.
-/// With `overExperts` they also include ep. Example: 16 ranks on two hosts, links of 230 GB/s, a network of 22 GB/s,
-/// no slope: min(230, 8 * 22) = 176 GB/s. `dataRanks` selects a part of a dp group; replicas lie outside the context
-/// and expert ranks of a shard group.
+/// With `overExperts` they also include ep, and `withoutContext` they leave out cp. Example: 16 ranks on two hosts,
+/// links of 230 GB/s, a network of 22 GB/s, no slope: min(230, 8 * 22) = 176 GB/s. `dataRanks` selects a part of a dp
+/// group; replicas lie outside the context and expert ranks of a shard group.
 Group groupOf(Axis axis, const ParallelConfig &config, const Machine &machine, bool overExperts = false,
-              DataRanks dataRanks = DataRanks::All);
+              DataRanks dataRanks = DataRanks::All, bool withoutContext = false);
 
 /// Returns the group of a collective. Gathers and reduce-scatters over dp run in one shard group of ZeRO.
 Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Machine &machine);
+
+/// Returns whether a collective sends tokens to their experts or back, over ep or cp.
+bool movesTokens(const CollectiveTerm &term);
 
 /// The same, with the copies of tokens that the software's dispatcher sends.
 Group groupOf(const CollectiveTerm &term, const ParallelConfig &config, const Problem &problem);

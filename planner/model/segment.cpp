@@ -17,6 +17,8 @@ bool matches(const Pattern &pattern, const ParallelConfig &config) {
          axis(pattern.ep, config.ep) &&
          (!pattern.sequenceParallel || *pattern.sequenceParallel == config.sequenceParallel) &&
          (!pattern.vocabParallel || *pattern.vocabParallel == config.vocabParallel) &&
+         (!pattern.splitsExperts || *pattern.splitsExperts == config.splitsExperts) &&
+         (!pattern.expertsOverContext || *pattern.expertsOverContext == config.expertsOverContext) &&
          (!pattern.zero || *pattern.zero == config.zero) && axis(pattern.pp, config.pp) &&
          (!pattern.tensorRanks || *pattern.tensorRanks == config.tp);
 }
@@ -114,6 +116,8 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
 
 /// Returns the share of a collective that the software overlaps with compute if the program allows it.
 double hiddenShare(const CollectiveTerm &term, const Software &software, int tensorRanks) {
+  if (movesTokens(term))
+    return software.hiddenExpert;
   switch (term.axis) {
   case Axis::Tp:
     return term.inParts ? software.hiddenTensor * (1 - 1.0 / tensorRanks) : software.hiddenTensor;
@@ -226,10 +230,11 @@ void addTime(const Problem &problem, const PatternTerms &terms, const std::vecto
           .communication[Axis::Dp] += config.zero == 3 ? problem.software.gatherSeconds * term.calls : 0;
     double bytes = evaluate(term.bytes, symbols);
     const Dispatch &dispatch = problem.software.dispatch;
-    bool isDispatch = term.kind == CollectiveKind::AllToAll && term.axis == Axis::Ep;
+    bool isDispatch = movesTokens(term);
     double seconds = collectiveSeconds(term.kind, isDispatch ? dispatch.bytesShare * bytes : bytes, term.calls, group);
     programs.add(term, isDispatch ? (1 - (1 - kCompetition) * dispatch.besideShare) * seconds : seconds);
-    if (rearranges && term.axis == Axis::Cp && term.phase != Phase::Step && term.kind != CollectiveKind::AllReduce)
+    if (rearranges && term.axis == Axis::Cp && !isDispatch && term.phase != Phase::Step &&
+        term.kind != CollectiveKind::AllReduce)
       programs.addRearrangement(term, memorySeconds(2 * bytes, problem.machine));
     if (double seconds = replicaSumSeconds(term, bytes, config, problem.machine); seconds > 0)
       programs.addReplicaSum(term, seconds);
@@ -271,7 +276,8 @@ void setWorkspaces(const Problem &problem, const PatternTerms &terms, const std:
 void addMemory(const Problem &problem, const PatternTerms &terms, const std::vector<double> &symbols,
                const ParallelConfig &config, SegmentCost &cost) {
   for (const ParameterTerm &term : terms.parameters) {
-    double replicas = static_cast<double>(config.zeroRanks()) * config.cp * (term.expert ? 1 : config.ep);
+    double replicas = static_cast<double>(config.zeroRanks()) * (term.expert ? 1 : config.ep) *
+                      (term.expert && config.expertsOverContext ? 1 : config.cp);
     double elements = evaluate(term.elements, symbols);
     cost.elements += elements;
     bool isSharded = config.zero >= (term.isFrozen ? 3 : 1);

@@ -20,7 +20,6 @@ Plan leastPlan(const Problem &problem, const ParallelConfig &config, const std::
   StageOptions options(problem, config, schedules);
   LaidStages laid = layStages(options, evenChunks(problem, config));
   Plan plan{config, {}};
-  plan.splitsExperts = problem.pins.splitsExperts.value_or(true);
   plan.stages = std::move(laid.stages);
   *share = 0;
   for (int stage = 0; stage < config.pp; ++stage)

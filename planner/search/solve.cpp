@@ -20,8 +20,7 @@ namespace espalier::planner {
 namespace {
 
 // Converts a split to stages, with what each layer keeps.
-Plan withStages(const Problem &problem, ParallelConfig config, const SplitResult &split) {
-  config.splitsExperts = problem.pins.splitsExperts.value_or(true);
+Plan withStages(const Problem &problem, const ParallelConfig &config, const SplitResult &split) {
   StageOptions options(problem, config);
   return {config, layStages(options, split.counts, split.recomputed).stages};
 }

@@ -212,14 +212,31 @@ void SearchSpace::addFlags(ParallelConfig config) {
       config.zero = zero;
       for (int group : shardGroups(config)) {
         config.zeroGroup = group;
-        for (bool zigzag : contextOrders(config)) {
-          config.zigzag = zigzag;
-          if ((!all && !problem.capability.runs(config)) || !structuralViolations(problem, {config, {}}).empty())
-            continue;
-          addOffloads(config);
-          if (config.microBatchSize > 1) // the other order moves as many bytes, and has more attention on one rank
-            break;
-        }
+        addPlaces(config);
+      }
+    }
+}
+
+// Adds the places of experts and the orders of sequences. Other places of experts than the usual ones, each split over
+// tp and with replicas on context ranks, need software that has them.
+void SearchSpace::addPlaces(ParallelConfig config) {
+  const Pins &pins = problem.pins;
+  const Software &software = problem.software;
+  bool hasExperts = limitsOf(problem).hasExperts();
+  auto places = [&](const std::optional<bool> &pin, bool usual, bool hasOther) {
+    return pin || !hasExperts || !hasOther ? std::vector{pin.value_or(usual)} : std::vector{usual, !usual};
+  };
+  for (bool splits : places(pins.splitsExperts, true, software.hasWholeExperts && config.tp > 1))
+    for (bool over : places(pins.expertsOverContext, false, software.hasExpertsOverContext && config.cp > 1)) {
+      config.splitsExperts = splits;
+      config.expertsOverContext = over;
+      for (bool zigzag : contextOrders(config)) {
+        config.zigzag = zigzag;
+        if ((!all && !problem.capability.runs(config)) || !structuralViolations(problem, {config, {}}).empty())
+          continue;
+        addOffloads(config);
+        if (config.microBatchSize > 1) // the other order moves as many bytes, and has more attention on one rank
+          break;
       }
     }
 }

@@ -64,6 +64,7 @@ private:
   std::vector<int> shardGroups(const ParallelConfig &config) const;
   std::vector<bool> contextOrders(const ParallelConfig &config) const;
   void addFlags(ParallelConfig config);
+  void addPlaces(ParallelConfig config);
   void addOffloads(ParallelConfig config);
   void sumChoices();
   int mostChunks(int stages) const;

@@ -157,6 +157,26 @@ TEST(Experts, DroplessMixturesSplitSequences) {
   }
 }
 
+/// Experts over context ranks (folded meshes), with and without ep, and over tensor ranks, too.
+class FoldedExperts : public testing::TestWithParam<std::tuple<const char *, SplitCase>> {};
+
+TEST_P(FoldedExperts, TrainLikeTheUnsplitModel) {
+  const auto &[file, split] = GetParam();
+  static std::map<std::string, TrainingRecord> records;
+  RunConfig run = equivalenceRun(file, foldedSets());
+  if (!records.contains(file))
+    records[file] = trainInterpreted(run, planOf(run, {}), 3);
+  expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), records[file], 3);
+  expectEqualTraining(trainCompiled(run, planOf(run, split), 3), records[file], 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Plans, FoldedExperts,
+                         testing::Combine(testing::Values("mixtral", "qwen3_moe", "deepseek_v3_experts", "gpt_oss"),
+                                          testing::ValuesIn(foldedSplits())),
+                         [](const auto &info) {
+                           return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+                         });
+
 /// Models with the other options of experts. Each split is compiled with one of them and interpreted with the other,
 /// and the next split the other way round. GLM-4's bias is updated in each step.
 class OtherExperts : public testing::TestWithParam<size_t> {

@@ -135,6 +135,38 @@ TEST_F(ReloadExperts, EachPlanResumesEachOthersCheckpoint) {
        {.name = "tp2_pp2_ep2_spread", .tp = 2, .pp = 2, .ep = 2, .splitsExperts = false, .microBatches = 2}});
 }
 
+class ReloadFolded : public Reload {
+protected:
+  ReloadFolded() : Reload("mixtral", foldedSets()) {}
+};
+
+/// Experts over context ranks and beside them, with and without sharded optimizer state.
+TEST_F(ReloadFolded, EachPlanResumesEachOthersCheckpoint) {
+  std::vector<SplitCase> cases = {{.name = "one"}, {.name = "cp2_ep2_zero1", .cp = 2, .ep = 2, .zero = 1}};
+  for (const SplitCase &split : foldedSplits())
+    if (split.name == "cp2_ep2_over_zero1" || split.name == "tp2_cp2_ep2_whole_over_zero2" ||
+        split.name == "dp2_cp4_over_zero2")
+      cases.push_back(split);
+  expectAllGoOnAlike(cases);
+}
+
+/// A step with a learning rate that is zero in float changes no weight, so that it shows the bits that were loaded.
+TEST_F(ReloadFolded, WeightsKeepTheirBits) {
+  rt::RunOptions options = optionsFor(trainedSteps);
+  options.checkpoint = folder / "a";
+  options.keepParameters = true;
+  rt::Tensors saved = rt::runPlan(rt::Program(compiled(foldedSplits().back()), 1), options).parameters.back();
+  options = optionsFor(trainedSteps + 1);
+  options.load = folder / "a";
+  options.keepParameters = options.acceptChanges = true;
+  for (const SplitCase &split : foldedSplits()) {
+    rt::pb::Plan still = compiled(split);
+    still.mutable_settings()->set_resume_training(true);
+    still.mutable_settings()->mutable_learning_rate()->set_peak(1e-60);
+    EXPECT_EQ(rt::runPlan(rt::Program(std::move(still), 1), options).parameters.at(0), saved) << split.name;
+  }
+}
+
 /// Schedules with several chunks per stage, so that neighbouring layers are on different ranks.
 class ReloadChunks : public Reload {
 protected:

@@ -72,4 +72,10 @@ const std::vector<SplitCase> &stateSplits();
 /// Splits of a mixture of experts.
 const std::vector<SplitCase> &expertSplits();
 
+/// Splits of a mixture of experts whose experts are spread over context ranks, too.
+const std::vector<SplitCase> &foldedSplits();
+
+/// Returns the settings of a mixture that can have these splits: no token is dropped.
+std::vector<std::string> foldedSets();
+
 } // namespace espalier

@@ -43,6 +43,7 @@ planner::Plan planOf(const RunConfig &run, const SplitCase &split) {
   plan.sequenceParallel = split.sequenceParallel;
   plan.zigzag = split.zigzag;
   plan.splitsExperts = split.splitsExperts;
+  plan.expertsOverContext = split.expertsOverContext;
   plan.vocabParallel = split.vocabParallel;
   plan.schedule = split.schedule;
   plan.virtualStages = split.virtualStages;

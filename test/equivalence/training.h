@@ -17,7 +17,7 @@ struct SplitCase {
   std::string name;
   int dp = 1, tp = 1, pp = 1, cp = 1;
   int ep = 1;
-  bool splitsExperts = true;
+  bool splitsExperts = true, expertsOverContext = false;
   int64_t microBatches = 1;
   int zero = 0, zeroGroup = 0;
   bool sequenceParallel = false;

@@ -19,8 +19,7 @@ const std::vector<Divisibility> dense = {{"heads", 12, Axis::Tp},
 const std::vector<Divisibility> experts = {
     {"heads", 12, Axis::Tp},
     {"seq", 64, Axis::Tp, 1, /*onlySequenceParallel=*/true},
-    {"expert", 8, Axis::Ep, 1, /*onlySequenceParallel=*/false, /*timesTensorRanks=*/true},
-    {"expert", 8, Axis::Tp}};
+    {"expert", 8, Axis::Ep, 1, /*onlySequenceParallel=*/false, /*ofExperts=*/true}};
 
 PlanLimits limits(std::span<const Divisibility> divisibility = dense) {
   return {.cluster = "test", .devices = 32, .layers = 8, .globalBatch = 48, .divisibility = divisibility};
@@ -85,8 +84,21 @@ TEST(Check, ExpertsAreSplitByTheirOwnAxis) {
               ElementsAre("ep: expert parallelism needs experts, the model is dense; 2 → 1"));
   EXPECT_THAT(found(pinned({{&Pins::cp, 2}}), limits(experts)),
               ElementsAre("cp: experts are chosen over whole sequences, which cp splits; 2 → 1"));
-  EXPECT_THAT(found(pinned({{&Pins::tp, 4}, {&Pins::ep, 4}}), limits(experts)),
+  EXPECT_THAT(found(pinned({{&Pins::tp, 4}, {&Pins::ep, 4}}), limits(experts)), ElementsAre());
+  EXPECT_THAT(found(pinned({{&Pins::tp, 4}, {&Pins::ep, 4}, {&Pins::splitsExperts, false}}), limits(experts)),
               ElementsAre("ep: expert 8 is not a multiple of tp 4 · ep 4; "));
+  std::vector<Divisibility> dropless = experts;
+  dropless.push_back({"seq", 64, Axis::Cp});
+  EXPECT_THAT(found(pinned({{&Pins::cp, 4}, {&Pins::ep, 4}}), limits(dropless)), ElementsAre());
+  EXPECT_THAT(found(pinned({{&Pins::cp, 4}, {&Pins::ep, 2}, {&Pins::expertsOverContext, true}}), limits(dropless)),
+              ElementsAre());
+  EXPECT_THAT(found(pinned({{&Pins::cp, 4}, {&Pins::ep, 4}, {&Pins::expertsOverContext, true}}), limits(dropless)),
+              ElementsAre("ep: expert 8 is not a multiple of cp 4 · ep 4; "));
+  EXPECT_THAT(found(pinned({{&Pins::cp, 16}, {&Pins::expertsOverContext, true}}), limits(dropless)),
+              ElementsAre("cp: expert 8 is not a multiple of cp 16; 16 → 8"));
+  EXPECT_THAT(found(pinned({{&Pins::expertsOverContext, true}})),
+              ElementsAre("experts_over_context: experts_over_context spreads experts, but the model has none; "
+                          "True → False"));
   EXPECT_THAT(found(pinned({{&Pins::splitsExperts, false}})),
               ElementsAre("expert_tensor_parallel: expert_tensor_parallel splits experts, but the model has none; "
                           "False → True"));

@@ -399,6 +399,41 @@ TEST(Search, TheFasterOrderOfContextRanksIsChosen) {
   EXPECT_TRUE(solve(0.5, ContextOrders::Zigzag).plan.zigzag);
 }
 
+// Software that can place experts over tp or cp does so where the step is shorter. A pin decides for any software.
+TEST(Search, ExpertsLieWhereTheStepIsShorter) {
+  auto solve = [](bool overContext, double factor, bool hasPlace, std::optional<bool> pin = {}) {
+    auto field = overContext ? &Pattern::expertsOverContext : &Pattern::splitsExperts;
+    Problem problem = withExperts(shapeProblem(gpt(8, 1024, 16, 51200, 4096), System{}, testMachine(1, 8), 8), 8);
+    problem.limits.back().ofExperts = true;
+    for (SegmentKind &kind : problem.kinds)
+      for (size_t i = 0, usual = kind.patterns.size(); i < usual; ++i) {
+        kind.patterns[i].pattern.*field = !overContext;
+        PatternTerms other = kind.patterns[i];
+        other.pattern.*field = overContext;
+        for (ComputeTerm &term : other.compute)
+          for (Monomial &part : term.bytes)
+            part.coefficient *= factor;
+        for (CollectiveTerm &term : other.collectives)
+          for (Monomial &part : term.bytes)
+            part.coefficient *= factor;
+        kind.patterns.push_back(other);
+      }
+    (overContext ? problem.pins.cp : problem.pins.tp) = 4;
+    (overContext ? problem.pins.expertsOverContext : problem.pins.splitsExperts) = pin;
+    (overContext ? problem.software.hasExpertsOverContext : problem.software.hasWholeExperts) = hasPlace;
+    SearchResult result = search(problem);
+    EXPECT_FALSE(result.plans.empty());
+    return overContext ? result.plans.at(0).plan.expertsOverContext : !result.plans.at(0).plan.splitsExperts;
+  };
+  for (bool overContext : {false, true}) {
+    EXPECT_TRUE(solve(overContext, 0.5, /*hasPlace=*/true));
+    EXPECT_FALSE(solve(overContext, 2, /*hasPlace=*/true));
+    EXPECT_FALSE(solve(overContext, 0.5, /*hasPlace=*/false));
+    EXPECT_EQ(solve(overContext, 0.5, /*hasPlace=*/true, overContext ? false : true), false);
+    EXPECT_EQ(solve(overContext, 2, /*hasPlace=*/false, overContext ? true : false), true);
+  }
+}
+
 // Ranks that share cores take turns: their work is done one after the other, but a rank that waits takes no core.
 TEST(Search, RanksShareCores) {
   Problem problem = shapeProblem(gpt(8, 1024, 16, 1024), System{}, testMachine(1, 4), 8);

@@ -90,7 +90,8 @@ std::vector<std::string> biasedRouterFlags(const GivenFlags &given) {
           "--moe-router-num-groups", "--moe-router-group-topk"};
 }
 
-int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas) {
+int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t contextRanks,
+                         int64_t replicas) {
   const char *flag = "--expert-model-parallel-size", *tensorFlag = "--expert-tensor-parallel-size";
   const std::string key = "parallel_config.expert_parallel", wholeKey = "planner.pin.expert_tensor_parallel";
   std::optional<int64_t> stated = given.count(flag, key);
@@ -100,19 +101,28 @@ int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorR
                                         tensorFlag, tensor, tensorRanks));
     return 1;
   }
-  // Unsharded experts are also distributed over tensor ranks. Megatron's ep then equals our ep times tp.
+  // Unsharded experts are also distributed over tensor ranks. Megatron's ep then equals our ep times tp. Its experts
+  // take context ranks before those of dp.
   bool isWhole = tensor != tensorRanks;
   int64_t spread = isWhole ? tensorRanks : 1;
+  bool isFolded = contextRanks > 1 && ranks % (spread * contextRanks) == 0;
+  std::string divisors = isWhole ? fmt::format(" / tp {}", spread) : "";
+  if (isFolded) {
+    spread *= contextRanks;
+    divisors += fmt::format(" / cp {}", contextRanks);
+  }
   if (ranks % spread != 0)
     given.error(flag,
                 fmt::format("tensor ranks hold whole experts, too: ep {} is not a multiple of tp {}", ranks, spread));
   else if (replicas % (ranks / spread) != 0)
     given.error(flag, fmt::format("experts are spread over replicas of the model: dp {} is not a multiple of ep {}{}",
-                                  replicas, ranks, isWhole ? fmt::format(" / tp {}", spread) : ""));
+                                  replicas, ranks, divisors));
   if (stated)
     yaml.put(key, fmt::format("{}", ranks / spread), flag);
   if (isWhole)
     yaml.put(wholeKey, "False", tensorFlag);
+  if (isFolded)
+    yaml.put("planner.pin.experts_over_context", "True", flag);
   bool isSplit = ranks % spread == 0 && replicas % (ranks / spread) == 0;
   return isSplit ? ranks / spread : 1;
 }

@@ -64,7 +64,7 @@ public:
       put(section + "context_parallel", fmt::format("{}", cp), "--context-parallel-size");
       put("planner.pin.zigzag", "True", "--context-parallel-size"); // Megatron's only order
     }
-    writeInstances(dp / writeExpertSplit(given, yaml, tp, dp));
+    writeInstances(dp / writeExpertSplit(given, yaml, tp, cp, dp));
     put(section + "micro_batch_num", fmt::format("{}", pp > 1 ? batches : 1), "--global-batch-size");
     if (batches < pp) // MindFormers' key needs at least one per stage; Megatron does not
       put("planner.pin.micro_batches", fmt::format("{}", batches), "--global-batch-size");

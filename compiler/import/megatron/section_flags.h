@@ -80,7 +80,8 @@ ScriptSizes writeParallel(GivenFlags &given, RunFileWriter &yaml, int64_t device
 
 /// Writes parallel_config.expert_parallel. `replicas` is the number of model replicas, over which experts are
 /// distributed. Returns the ranks of our ep axis, which divide `replicas`; 1 if the flags are refused.
-int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t replicas);
+int64_t writeExpertSplit(GivenFlags &given, RunFileWriter &yaml, int64_t tensorRanks, int64_t contextRanks,
+                         int64_t replicas);
 
 /// Returns whether the script has the router of DeepSeek-V3, whose architectures here are glm4_moe and deepseek_v3.
 bool hasBiasedRouter(const GivenFlags &given);

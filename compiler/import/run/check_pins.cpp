@@ -28,7 +28,7 @@ public:
                                   reader.integer("parallel_config.expert_parallel").value_or(1), 1, 1000000000)));
     if (config.isPinned)
       pins.virtualStages = pins.virtualStages.value_or(1);
-    divisibility = splitLimits(config.model, pins.splitsExperts.value_or(true));
+    divisibility = splitLimits(config.model);
   }
 
   void run() {

@@ -223,8 +223,10 @@ private:
       software.recomputeScope =
           static_cast<planner::RecomputeScope>(choice(*recompute, "choice", {"layer", "prefix", "chunk", "model"}));
     if (const YamlNode *experts = map.find("experts")) {
-      expectKeys(*experts, {"sequence", "imbalance", "sent", "bits", "beside"}, "experts");
+      expectKeys(*experts, {"sequence", "tensor", "context", "imbalance", "sent", "bits", "beside"}, "experts");
       software.splitsSequenceOfExperts = choice(*experts, "sequence", {"any", "split"}) == 1;
+      software.hasWholeExperts = choice(*experts, "tensor", {"split", "any"}) == 1;
+      software.hasExpertsOverContext = choice(*experts, "context", {"replicas", "any"}) == 1;
       software.dispatch.oncePerHost = choice(*experts, "sent", {"per_choice", "per_host"}) == 1;
       number(*experts, "imbalance", system.storage.expertImbalance);
       double bits = 16; // of the compute dtype

@@ -439,6 +439,7 @@ constexpr Row parallelKeys[] = {
     {"planner.pin.vocab_parallel", T::Bool, used, "vocabulary sharded over tp"},
     {"planner.pin.expert_tensor_parallel", T::Bool, used,
      "True: each expert is split over tp; False: experts are spread over tp and ep"},
+    {"planner.pin.experts_over_context", T::Bool, used, "True: experts are spread over cp, too, as in Megatron"},
     {"planner.pin.offload_optimizer", T::Bool, used, "masters and moments in host memory; planned, not run yet"},
     {"planner.pin.offload_activations", T::Bool, used, "what layers keep in host memory; planned, not run yet"},
     {"planner.pin.offload_parameters", T::Bool, used,

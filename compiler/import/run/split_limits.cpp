@@ -2,7 +2,7 @@
 
 namespace espalier {
 
-std::vector<planner::Divisibility> splitLimits(const ModelDescription &model, bool splitsExperts) {
+std::vector<planner::Divisibility> splitLimits(const ModelDescription &model) {
   using planner::Axis;
   auto size = [&](const std::string &dim) {
     auto found = model.dims.find(dim);
@@ -18,11 +18,8 @@ std::vector<planner::Divisibility> splitLimits(const ModelDescription &model, bo
       limits.push_back({"seq", sequence, Axis::Cp});
     limits.push_back({"seq", sequence, Axis::Tp, 1, /*onlySequenceParallel=*/true});
   }
-  if (!model.hasExperts())
-    return limits;
-  limits.push_back({"expert", size("expert"), Axis::Ep, 1, /*onlySequenceParallel=*/false, !splitsExperts});
-  if (!splitsExperts)
-    limits.push_back({"expert", size("expert"), Axis::Tp});
+  if (model.hasExperts())
+    limits.push_back({"expert", size("expert"), Axis::Ep, 1, /*onlySequenceParallel=*/false, /*ofExperts=*/true});
   return limits;
 }
 

@@ -8,8 +8,7 @@
 
 namespace espalier {
 
-/// Returns the dimensions that axes split, and so must divide. `splitsExperts`: tensor ranks split each expert. Sizes
-/// that the description does not have are 0.
-std::vector<planner::Divisibility> splitLimits(const ModelDescription &model, bool splitsExperts);
+/// Returns the dimensions that axes split, and so must divide. Sizes that the description does not have are 0.
+std::vector<planner::Divisibility> splitLimits(const ModelDescription &model);
 
 } // namespace espalier

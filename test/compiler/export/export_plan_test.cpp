@@ -104,6 +104,13 @@ TEST(Export, ExpertsOfEachSystem) {
   titan = exportTorchtitan(experts, plan);
   EXPECT_THAT(titan.text, HasSubstr("    expert_parallel_degree=8,\n"));
   EXPECT_TRUE(titan.notExpressed.empty());
+  plan.cp = 2, plan.expertsOverContext = true;
+  EXPECT_THAT(describePlan(plan), HasSubstr("cp 2, ep 4, whole experts, experts over cp"));
+  EXPECT_THAT(exportMegatron(experts, plan).text,
+              HasSubstr("--expert-model-parallel-size 16\n--expert-tensor-parallel-size 1\n"));
+  EXPECT_THAT(exportMindFormers(experts, plan).notExpressed, Contains("experts over context ranks"));
+  EXPECT_THAT(exportTorchtitan(experts, plan).text, HasSubstr("    expert_parallel_degree=16,\n"));
+  plan.cp = 1, plan.expertsOverContext = false;
   plan.splitsExperts = true;
   // Megatron refuses the combination of ep and tp without sequence parallelism. torchtitan cannot keep experts
   // unsharded, and does not split an expert.

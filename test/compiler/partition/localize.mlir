@@ -391,3 +391,36 @@ module attributes {dist.mesh = #dist.mesh<ep = 2, tp = 2>, dist.dims = {batch = 
     return %y : tensor<4x6x10xf32, #model.dims<batch, seq, out>>
   }
 }
+
+// -----
+
+!x = tensor<4x6x10xf32, #model.dims<batch, seq, hidden>>
+!places = tensor<2x4x6xi32, #model.dims<choice, batch, seq>>
+!rows = tensor<8x4x6x10xf32, #model.dims<expert, batch, capacity, hidden>>
+!weight = tensor<8x10x10xf32, #model.dims<expert, hidden, out>>
+!out = tensor<8x4x6x10xf32, #model.dims<expert, batch, capacity, out>>
+
+// Experts over (cp, ep), with a slot for each token: an all-to-all of the slots over cp before that of the samples over
+// ep, and after it on the way back. Slots have no order, zigzag or other.
+// CHECK-LABEL: func.func @folded_experts(
+// CHECK-SAME: dist.sharding = #dist.sharding<[{cp, ep}, {}, {}], partial = {dp}>
+// CHECK: %[[SENT:.*]] = model.dispatch {{.*}} -> tensor<8x1x3x10xf32
+// CHECK: %[[NEAR:.*]] = dist.all_to_all %[[SENT]] over ["cp"] split 0 concat 2 : {{.*}} -> tensor<4x1x6x10xf32
+// CHECK: %[[MINE:.*]] = dist.all_to_all %[[NEAR]] over ["ep"] split 0 concat 1 : {{.*}} -> tensor<2x2x6x10xf32
+// CHECK: %[[OUT:.*]] = model.contract %[[MINE]], {{.*}} -> tensor<2x2x6x10xf32
+// CHECK: %[[BACK:.*]] = dist.all_to_all %[[OUT]] over ["ep"] split 1 concat 0 : {{.*}} -> tensor<4x1x6x10xf32
+// CHECK: %[[HERE:.*]] = dist.all_to_all %[[BACK]] over ["cp"] split 2 concat 0 : {{.*}} -> tensor<8x1x3x10xf32
+// CHECK: model.combine %{{.*}}, %{{.*}}, %[[HERE]]
+module attributes {dist.mesh = #dist.mesh<dp = 2, cp = 2, ep = 2>, dist.zigzag,
+                   dist.dims = {batch = ["dp", "ep"], seq = ["cp"], capacity = ["cp"], expert = ["cp", "ep"]}} {
+  func.func @folded_experts(%x: !x {model.role = "stream", model.name = "x"}, %ids: !places {model.role = "input"},
+                            %slots: !places {model.role = "input"},
+                            %w: !weight {model.role = "parameter", model.name = "w"})
+      -> (tensor<4x6x10xf32, #model.dims<batch, seq, out>> {model.role = "stream", model.name = "y"})
+      attributes {model.segment} {
+    %sent = model.dispatch %ids, %slots, %x : (!places, !places, !x) -> !rows
+    %out = model.contract %sent, %w : (!rows, !weight) -> !out
+    %y = model.combine %ids, %slots, %out : (!places, !places, !out) -> tensor<4x6x10xf32, #model.dims<batch, seq, out>>
+    return %y : tensor<4x6x10xf32, #model.dims<batch, seq, out>>
+  }
+}

@@ -42,6 +42,8 @@ std::vector<std::string> smallExperts(const std::string &experts, const std::str
           sizes + "intermediate_size=128"};
 }
 
+const std::string dropless = "moe_config={expert_num: 16, num_experts_chosen: 2, capacity_factor: 0}";
+
 /// Fused products count, and slots that no token can fill do not. Forward and both gradients take six operations per
 /// weight of a product and token. Attention under the causal mask takes 2 s h in forward and 2.5 times as many in
 /// backward.
@@ -110,12 +112,12 @@ void count(ModuleOp module, const std::string &function, double sign, Traffic &t
     bool overContext = llvm::is_contained(axes, "cp");
     double bytes = sign * static_cast<double>(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
     if (isExchange)
-      traffic[{kind, planner::Axis::Ep, false}] += bytes;
+      traffic[{kind, overContext ? planner::Axis::Cp : planner::Axis::Ep, false}] += bytes;
     else if (overExperts || llvm::is_contained(axes, "dp"))
       traffic[{kind, planner::Axis::Dp, overExperts}] += bytes;
     else if (overContext)
       traffic[{kind, planner::Axis::Cp, false}] += bytes;
-    if (llvm::is_contained(axes, "tp"))
+    if (llvm::is_contained(axes, "tp") && !overContext) // one over cp and tp is priced over cp
       traffic[{kind, planner::Axis::Tp, false}] += bytes;
   });
 }
@@ -178,7 +180,13 @@ INSTANTIATE_TEST_SUITE_P(
                              smallExperts("moe_config.expert_num=4", "optimizer.qk_clip_threshold=100")},
                     Profiled{"experts", "mixtral_8x7b", smallExperts("moe_config.expert_num=4")},
                     Profiled{"whole_experts", "mixtral_8x7b",
-                             smallExperts("moe_config.expert_num=8", "planner.pin.expert_tensor_parallel=False")}),
+                             smallExperts("moe_config.expert_num=8", "planner.pin.expert_tensor_parallel=False")},
+                    Profiled{"context_experts", "mixtral_8x7b", smallExperts(dropless)},
+                    Profiled{"folded_experts", "mixtral_8x7b",
+                             smallExperts(dropless, "planner.pin.experts_over_context=True")},
+                    Profiled{"folded_whole_experts", "mixtral_8x7b",
+                             smallExperts(dropless, "planner.pin={experts_over_context: True, expert_tensor_parallel: "
+                                                    "False}")}),
     [](const auto &info) { return info.param.name; });
 
 /// Returns the largest workspaces of the programs of one stage: of a micro-batch, and of the step. Models with experts
@@ -264,7 +272,8 @@ TEST_P(CollectiveBytes, EqualThePartitionedModel) {
       auto predicted = [&](planner::Phase phase, auto isWanted) {
         Traffic traffic;
         for (const planner::CollectiveTerm &term : terms->collectives) {
-          bool hasAxis = term.axis == planner::Axis::Dp   ? plan.dp * plan.cp > 1 || (term.overExperts && plan.ep > 1)
+          int replicas = plan.dp * (term.withoutContext ? 1 : plan.cp);
+          bool hasAxis = term.axis == planner::Axis::Dp   ? replicas > 1 || (term.overExperts && plan.ep > 1)
                          : term.axis == planner::Axis::Ep ? plan.ep > 1
                          : term.axis == planner::Axis::Cp ? plan.cp > 1
                                                           : plan.tp > 1;

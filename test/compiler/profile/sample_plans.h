@@ -47,6 +47,7 @@ public:
       plan.pp = pick({1, 2});
       plan.tp = pick({1, 2});
       plan.splitsExperts = run.pins.splitsExperts.value_or(true);
+      plan.expertsOverContext = run.pins.expertsOverContext.value_or(false);
     }
     plan.microBatchSize = pick({1, 2, 3, 5, 6, 12});
     plan.microBatches = plan.pp * pick({1, 2});
@@ -55,8 +56,9 @@ public:
     plan.sequenceParallel = plan.tp > 1 && pick({0, 1});
     int64_t positions = run.model.dims.at("seq") / (plan.sequenceParallel ? plan.tp : 1);
     do
-      plan.cp = run.model.hasExperts() ? 1 : pick({1, 2, 3, 4, 8, 16});
-    while (positions % plan.cp || plan.dp * plan.cp > 12); // limits the shards of a small model
+      plan.cp = run.model.hasExperts() && !run.model.splitsSequence() ? 1 : pick({1, 2, 3, 4, 8, 16});
+    while (positions % plan.cp || plan.dp * plan.cp > 12 || // limits the shards of a small model
+           (plan.expertsOverContext && run.model.dims.at("expert") % plan.expertRanks() != 0));
     plan.sliceRecomputedInputs = run.recompute.recomputeSliceActivation;
     plan.schedule = pick({0, 1}) ? planner::Schedule::OneFOneB : planner::Schedule::GPipe;
     if (run.runMode == "eval") {

@@ -108,6 +108,24 @@ TEST(ExpertFlags, UnshardedExpertsUseTensorRanks) {
               HasSubstr("over all tensor ranks or over none; --expert-tensor-parallel-size: 4 → 2 or 1"));
 }
 
+/// Megatron's experts take context ranks before those of dp, if there are enough of them.
+TEST(ExpertFlags, ExpertsLieOnContextRanks) {
+  const std::string cluster = "a100_80g_selene:1x8", flags = experts + "--context-parallel-size 2 ";
+  for (auto [more, ep, isWhole] : {std::tuple("--expert-model-parallel-size 4", 2, false),
+                                   {"--expert-model-parallel-size 2", 1, false},
+                                   {"--expert-model-parallel-size 8 --expert-tensor-parallel-size 1", 2, true}}) {
+    ImportedArgs args = importText(flags + more, cluster);
+    ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
+    EXPECT_THAT(args.yaml, HasSubstr("  expert_parallel: " + std::to_string(ep) + "  #"));
+    EXPECT_THAT(args.yaml, HasSubstr("    experts_over_context: True"));
+    EXPECT_EQ(args.yaml.find("expert_tensor_parallel: False") != std::string::npos, isWhole) << more;
+  }
+  EXPECT_THAT(importText(flags + "--expert-model-parallel-size 1", cluster).yaml,
+              testing::Not(HasSubstr("experts_over_context")));
+  EXPECT_THAT(errorsOf(flags + "--expert-model-parallel-size 16 --expert-tensor-parallel-size 1", cluster),
+              HasSubstr("dp 2 is not a multiple of ep 16 / tp 2 / cp 2"));
+}
+
 TEST(ExpertFlags, MlpsHaveTheWidthOfMegatron) {
   std::string text = experts;
   text.erase(text.find("--num-experts"));
