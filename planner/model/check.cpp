@@ -107,9 +107,11 @@ private:
     for (Axis which : {Axis::Cp, Axis::Ep, Axis::Tp})
       if (axis(which) > 1 && std::ranges::count(limits.divisibility, which, &Divisibility::axis) == 0)
         add({.field = axisName(which),
-             .reason = which == Axis::Ep                 ? "expert parallelism needs experts, the model is dense"
-                       : which == Axis::Cp && hasExperts ? "experts are chosen over whole sequences, which cp splits"
-                       : which == Axis::Cp               ? "layers with a state read whole sequences, which cp splits"
+             .reason = which == Axis::Ep ? "expert parallelism needs experts, the model is dense"
+                       : which == Axis::Cp && hasExperts
+                           ? "experts with a capacity are chosen over whole sequences, which cp splits; with "
+                             "moe_config.capacity_factor 0 no token is dropped, and cp may split them"
+                       : which == Axis::Cp ? "layers with a state read whole sequences, which cp splits"
                                            : fmt::format("nothing in the model can be split over {}", axisName(which)),
              .got = axis(which),
              .wanted = 1});

@@ -112,6 +112,21 @@ void matmul(benchmark::State &state, pb::DataType from, pb::DataType to, bool ac
   countFlops(state, 2.0 * static_cast<double>(m * n) * static_cast<double>(k));
 }
 
+/// The products of the experts of a dropless mixture: an expert has a slot for each token, and the first `filled` have
+/// one. Arguments: experts, slots, filled, n, k. Compare with matmul of experts * filled rows.
+void expertsMatmul(benchmark::State &state, pb::DataType type) {
+  int64_t experts = state.range(0), slots = state.range(1), filled = state.range(2), n = state.range(3);
+  int64_t k = state.range(4), bytes = type == pb::F32 ? 4 : 2;
+  Bench bench(pb::LibraryCall::MATMUL, {slots, n, k, experts});
+  char *rows = static_cast<char *>(bench.buffer(type, experts * slots * k));
+  for (int64_t expert = 0; expert < experts; ++expert)
+    std::memset(rows + (expert * slots + filled) * k * bytes, 0, static_cast<size_t>((slots - filled) * k * bytes));
+  bench.buffer(type, experts * k * n);
+  bench.buffer(type, experts * slots * n);
+  bench.run(state);
+  countFlops(state, 2.0 * static_cast<double>(experts * filled * n) * static_cast<double>(k));
+}
+
 /// The head of GPT-2 for a batch of eight sequences that decode one token each.
 void decodeMatmul(benchmark::State &state, bool packs) {
   int64_t m = 8, n = 50257, k = 768;
@@ -250,6 +265,10 @@ BENCHMARK_CAPTURE(matmul, f32, pb::F32, pb::F32, false)->Apply(productShapes);
 BENCHMARK_CAPTURE(matmul, bf16, pb::BF16, pb::BF16, false)->Apply(productShapes);
 BENCHMARK_CAPTURE(matmul, bf16_gradient, pb::BF16, pb::F32, true)->Args({768, 3072, 1024, 1, 0});
 BENCHMARK_CAPTURE(matmul, f16, pb::F16, pb::F16, false)->Args({1024, 3072, 768, 0, 0});
+BENCHMARK_CAPTURE(expertsMatmul, bf16, pb::BF16)->Args({128, 2048, 128, 768, 1024});
+BENCHMARK_CAPTURE(expertsMatmul, f32, pb::F32)->Args({128, 2048, 128, 768, 1024});
+BENCHMARK_CAPTURE(matmul, bf16_as_experts, pb::BF16, pb::BF16, false)->Args({16384, 768, 1024, 0, 0});
+BENCHMARK_CAPTURE(matmul, f32_as_experts, pb::F32, pb::F32, false)->Args({16384, 768, 1024, 0, 0});
 BENCHMARK_CAPTURE(decodeMatmul, packs_each_time, false);
 BENCHMARK_CAPTURE(decodeMatmul, packed_once, true);
 #ifdef ESPALIER_ONEDNN

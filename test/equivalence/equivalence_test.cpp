@@ -296,6 +296,17 @@ TEST(Evaluation, CountsEachTokenOnceUnderASplitSequence) {
   EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
 }
 
+/// Experts process all held-out tokens, whichever rank has them.
+TEST(Evaluation, DropsNoTokenOfADroplessMixture) {
+  RunConfig run = equivalenceRun("mixtral", {"moe_config.capacity_factor=0"});
+  rt::EvaluationRecord whole = evaluate(run, {.name = "", .microBatches = 2});
+  rt::EvaluationRecord parts =
+      evaluate(run, {.name = "", .tp = 2, .cp = 2, .ep = 2, .microBatches = 2, .sequenceParallel = true});
+  EXPECT_EQ(parts.tokens, whole.tokens);
+  EXPECT_NEAR(parts.loss, whole.loss, 1e-5 * whole.loss);
+  EXPECT_NE(evaluate(equivalenceRun("mixtral"), {.name = "", .microBatches = 2}).loss, whole.loss);
+}
+
 /// Attention of held-out samples ends at the borders of documents, too.
 TEST(Evaluation, StaysWithinDocuments) {
   RunConfig run = equivalenceRun("llama", documentSets());

@@ -177,6 +177,31 @@ INSTANTIATE_TEST_SUITE_P(Plans, FoldedExperts,
                            return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
                          });
 
+/// Routers with weights of 0 give all experts one score, so that each token of the first step chooses the first
+/// experts, and the other experts have no token. No token is dropped.
+TEST(Experts, TokensOfOneExpertAndEmptyExperts) {
+  for (const char *file : {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3_experts"}) {
+    RunConfig run = equivalenceRun(file, {"moe_config.capacity_factor=0", "moe_config.num_experts_chosen=1"});
+    for (SegmentDescription &segment : run.model.segments)
+      for (ParameterDescription &parameter : segment.parameters)
+        if (parameter.name == "router_weight")
+          parameter.initializer.kind = rt::pb::Initialization::ZEROS;
+    TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
+    ASSERT_FALSE(expected.loads.at(0).empty()) << file;
+    for (const auto &[layer, counts] : expected.loads.at(0)) { // the loads of the experts, and the dropped tokens
+      EXPECT_GT(counts.front(), 0) << file << " " << layer;
+      EXPECT_EQ(std::accumulate(counts.begin() + 1, counts.end(), int64_t(0)), 0) << file << " " << layer;
+    }
+    for (const SplitCase &split :
+         {SplitCase{.tp = 2, .ep = 2, .sequenceParallel = true},
+          SplitCase{.cp = 2, .ep = 2, .microBatches = 2, .zero = 3},
+          SplitCase{.dp = 2, .tp = 2, .pp = 2, .ep = 2, .microBatches = 2, .zero = 1, .sequenceParallel = true}}) {
+      expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected, 3);
+      expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected, 3);
+    }
+  }
+}
+
 /// Models with the other options of experts. Each split is compiled with one of them and interpreted with the other,
 /// and the next split the other way round. GLM-4's bias is updated in each step.
 class OtherExperts : public testing::TestWithParam<size_t> {

@@ -148,12 +148,10 @@ void writeRouting(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool s
   put("num_experts_chosen", chosen, "2", "--moe-router-topk");
   const char *capacityFlag = "--moe-expert-capacity-factor";
   const std::string key = section + "capacity_factor";
-  double all = std::stod(experts.value_or("1")), each = std::max(1.0, std::stod(chosen.value_or("2")));
-  const std::string dropless = droplessCapacity(all, each);
   if (given.isStated(capacityFlag) && given.value(capacityFlag, key).value_or("").starts_with('-'))
-    yaml.put(key, dropless, capacityFlag); // a negative factor means none
+    yaml.put(key, "0", capacityFlag); // a negative factor means none
   else
-    put("capacity_factor", given.number(capacityFlag, key), dropless, capacityFlag);
+    put("capacity_factor", given.number(capacityFlag, key), "0", capacityFlag);
   // The weights of sigmoids are normalized over the chosen experts either way.
   bool weighsBefore = given.isSet("--moe-router-pre-softmax", section + "norm_topk_prob") && !hasBiasedRouter(given);
   if (weighsBefore || statesModel)

@@ -247,25 +247,6 @@ std::optional<Architecture> findArchitecture(const RunReader &reader, const std:
   return std::nullopt;
 }
 
-/// Returns whether the entry turns off token dropping, in MindFormers' form.
-bool isDropless(const YamlEntry &entry) {
-  return entry.key == "capacity_factor" && yamlNumber(*entry.value).value_or(1) <= 0;
-}
-
-/// Replaces the capacity by as many slots as a sample has tokens.
-YamlEntry withEverySlot(const RunReader &reader, const Architecture &architecture, YamlEntry entry) {
-  auto sizeOf = [&](const char *name) {
-    double given = givenSize(reader, name);
-    return given > 0 ? given : std::strtod(architecture.sizeRule(name)->defaultText.c_str(), nullptr);
-  };
-  auto value = std::make_shared<YamlNode>(*entry.value);
-  value->text = droplessCapacity(sizeOf("expert_num"), sizeOf("num_experts_chosen"));
-  value->quoted = false;
-  entry.value = value;
-  reader.report("moe_config.capacity_factor", KeyAction::Mapped, "no token is dropped: as many slots as tokens");
-  return entry;
-}
-
 /// Returns model_config together with the keys of moe_config that are model sizes. A dense model ignores moe_config.
 YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture) {
   const YamlNode *own = reader.find("model.model_config");
@@ -281,7 +262,7 @@ YamlNode modelSizesOf(const RunReader &reader, const Architecture &architecture)
   } else if (experts) {
     for (const YamlEntry &entry : experts->entries)
       if (architecture.ownSizeRule(entry.key))
-        sizes.entries.push_back(isDropless(entry) ? withEverySlot(reader, architecture, entry) : entry);
+        sizes.entries.push_back(entry);
   }
   return sizes;
 }

@@ -5,8 +5,6 @@
 
 namespace espalier {
 
-std::string droplessCapacity(double experts, double chosen) { return fmt::format("{}", experts / chosen); }
-
 void RunFileWriter::put(const std::string &path, const std::string &value, const std::string &source) {
   Node *node = &root;
   for (size_t begin = 0; begin <= path.size();) {

@@ -8,10 +8,6 @@
 
 namespace espalier {
 
-/// Returns the capacity_factor with which no token is dropped: an expert has as many slots as a sample has tokens. A
-/// token chooses `chosen` of `experts` experts.
-std::string droplessCapacity(double experts, double chosen);
-
 /// Collects keys and values. Sections keep the order of their first keys. Values are YAML text.
 class RunFileWriter {
 public:

@@ -38,7 +38,7 @@ TEST(ExpertFlags, ExpertsAndHowTokensChooseThem) {
   ASSERT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
   for (const char *line :
        {"type: Qwen3MoeForCausalLM", "head_dim: 128", "n_kv_heads: 4", "moe_intermediate_size: 768", "theta: 10000",
-        "expert_parallel: 2", "data_parallel: 2", "expert_num: 128", "num_experts_chosen: 8", "capacity_factor: 16\n",
+        "expert_parallel: 2", "data_parallel: 2", "expert_num: 128", "num_experts_chosen: 8", "capacity_factor: 0\n",
         "norm_topk_prob: True", "aux_loss_factor: 0.001"})
     EXPECT_THAT(args.yaml, HasSubstr(line));
   EXPECT_THAT(args.diagnostics.render(), HasSubstr("warning: aux_loss balances each micro-batch"));
@@ -57,9 +57,8 @@ TEST(ExpertFlags, NoTokenIsDroppedWithoutACapacity) {
     size_t begin = args.yaml.find("capacity_factor: ") + 17;
     return args.yaml.substr(begin, args.yaml.find('\n', begin) - begin);
   };
-  EXPECT_EQ(capacity(""), "16"); // 128 experts, 8 of a token
-  EXPECT_EQ(capacity("--moe-router-topk 3 --num-experts 8"), "2.6666666666666665");
-  EXPECT_EQ(capacity("--moe-expert-capacity-factor -1"), "16  # --moe-expert-capacity-factor");
+  EXPECT_EQ(capacity(""), "0");
+  EXPECT_EQ(capacity("--moe-expert-capacity-factor -1"), "0  # --moe-expert-capacity-factor");
   EXPECT_EQ(capacity("--moe-expert-capacity-factor 1"), "1  # --moe-expert-capacity-factor");
 }
 

@@ -62,6 +62,21 @@ TEST(MixtureOfExperts, SizesComeFromEitherSection) {
   EXPECT_EQ(run.config.model.dims.at("capacity"), 4096); // a token uses at most one slot of an expert
 }
 
+/// A capacity of 0 or less, in either section, is a slot for each token.
+TEST(MixtureOfExperts, NoCapacityDropsNoToken) {
+  for (const char *factor : {"0", "-1", "0.0"})
+    for (const char *section : {"moe_config.", "model.model_config."}) {
+      std::string set = std::string(section) + "capacity_factor=" + factor;
+      ImportedRun run = mixtral({"moe_config=null", "moe_config.expert_num=8", set});
+      ASSERT_TRUE(run.ok()) << run.diagnostics.render();
+      EXPECT_EQ(run.config.model.dims.at("capacity"), 4096) << set;
+      EXPECT_TRUE(run.config.model.splitsSequence());
+    }
+  ImportedRun least = mixtral({"moe_config.capacity_factor=1e-9"});
+  ASSERT_TRUE(least.ok()) << least.diagnostics.render();
+  EXPECT_EQ(least.config.model.dims.at("capacity"), 1);
+}
+
 TEST(MixtureOfExperts, DataParallelHoldsTheExpertAxis) {
   ImportedRun run = mixtral(pinned({"parallel_config.expert_parallel=4"}));
   ASSERT_TRUE(run.ok()) << run.diagnostics.render();
