@@ -4,7 +4,7 @@
 #include "compiler/passes.h"
 
 #include "dialects/attributes.h"
-#include "dialects/model/dialect.h"
+#include "dialects/model/shards.h"
 
 #include "format/axes.h"
 
@@ -35,10 +35,12 @@ public:
       SmallVector<Value> results;
       if (auto reshard = dyn_cast<dist::ReshardOp>(&op))
         results = {lower(reshard)};
-      else if (auto shardable = dyn_cast<ShardableOp>(&op))
-        results = shardable.localize(*this);
-      else
-        results = cloneLocal(&op);
+      else if (!isa<model::RecurrenceGradOp>(op)) // its own rule does this
+        results = model::localizeOnShard(&op, *this);
+      if (results.empty()) {
+        auto shardable = dyn_cast<ShardableOp>(&op);
+        results = shardable ? shardable.localize(*this) : cloneLocal(&op);
+      }
       for (auto [global, local] : llvm::zip_equal(op.getResults(), results))
         locals[global] = local;
       addReplicaWeight(&op);
@@ -108,11 +110,12 @@ private:
     for (Operation &op : *b.getInsertionBlock()) {
       bool isMoved = isa<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp>(op) &&
                      hasContext(op.getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
+      auto isOnContext = [&](Attribute attribute) {
+        auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
+        return origin && hasContext(origin.getAxes());
+      };
       auto origins = op.getAttrOfType<ArrayAttr>("origins");
-      bool isPlaced = origins && llvm::any_of(origins, [&](Attribute attribute) {
-                        auto origin = dyn_cast<dist::OriginAttr>(attribute);
-                        return origin && hasContext(origin.getAxes());
-                      });
+      bool isPlaced = (origins && llvm::any_of(origins, isOnContext)) || isOnContext(op.getAttr("first_position"));
       if (isMoved || isPlaced)
         dist::zigzagAttr.set(&op);
     }
