@@ -4,7 +4,7 @@
 #include "compiler/passes.h"
 
 #include "dialects/attributes.h"
-#include "dialects/model/shards.h"
+#include "dialects/model/dialect.h"
 
 #include "format/axes.h"
 
@@ -35,12 +35,10 @@ public:
       SmallVector<Value> results;
       if (auto reshard = dyn_cast<dist::ReshardOp>(&op))
         results = {lower(reshard)};
-      else if (!isa<model::RecurrenceGradOp>(op)) // its own rule does this
-        results = model::localizeOnShard(&op, *this);
-      if (results.empty()) {
-        auto shardable = dyn_cast<ShardableOp>(&op);
-        results = shardable ? shardable.localize(*this) : cloneLocal(&op);
-      }
+      else if (auto shardable = dyn_cast<ShardableOp>(&op))
+        results = shardable.localize(*this);
+      else
+        results = cloneLocal(&op);
       for (auto [global, local] : llvm::zip_equal(op.getResults(), results))
         locals[global] = local;
       addReplicaWeight(&op);
@@ -110,12 +108,11 @@ private:
     for (Operation &op : *b.getInsertionBlock()) {
       bool isMoved = isa<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp>(op) &&
                      hasContext(op.getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
-      auto isOnContext = [&](Attribute attribute) {
-        auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
-        return origin && hasContext(origin.getAxes());
-      };
       auto origins = op.getAttrOfType<ArrayAttr>("origins");
-      bool isPlaced = (origins && llvm::any_of(origins, isOnContext)) || isOnContext(op.getAttr("first_position"));
+      bool isPlaced = origins && llvm::any_of(origins, [&](Attribute attribute) {
+                        auto origin = dyn_cast<dist::OriginAttr>(attribute);
+                        return origin && hasContext(origin.getAxes());
+                      });
       if (isMoved || isPlaced)
         dist::zigzagAttr.set(&op);
     }
