@@ -2,7 +2,6 @@
 
 #include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/model/dialect.h"
 #include "format/axes.h"
 #include "planner/model/schedule.h"
 
@@ -18,8 +17,7 @@ ModelSizes sizesUnder(const planner::Plan &plan) {
   // Matrix products of odd sizes are slow (planner/model/cost.h). Megatron also pads to 128 elements per vocabulary
   // shard.
   int64_t parts = plan.vocabParallel ? plan.tp : 1;
-  int64_t holders = static_cast<int64_t>(plan.ep) * (plan.splitsExperts ? 1 : plan.tp);
-  return {plan.microBatchSize * plan.replicas(), 128 * parts, holders, plan.cp};
+  return {plan.microBatchSize * plan.replicas(), 128 * parts};
 }
 
 namespace {
@@ -57,10 +55,15 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
   if (model.hasExperts())
     sampleAxes.push_back("ep");
   SmallVector<NamedAttribute> dims = {b.getNamedAttr("batch", b.getStrArrayAttr(sampleAxes))};
-  if (model.hasExperts())
-    for (StringRef dim : {model::expertDim, model::holderDim})
-      dims.push_back(
-          b.getNamedAttr(dim, plan.splitsExperts ? b.getStrArrayAttr({"ep"}) : b.getStrArrayAttr({"tp", "ep"})));
+  if (model.hasExperts()) {
+    SmallVector<StringRef> expertAxes;
+    if (!plan.splitsExperts)
+      expertAxes.push_back("tp");
+    if (plan.expertsOverContext)
+      expertAxes.push_back("cp");
+    expertAxes.push_back("ep");
+    dims.push_back(b.getNamedAttr("expert", b.getStrArrayAttr(expertAxes)));
+  }
   for (const char *dim : {"seq", "capacity"})
     if (StringRef(dim) == "seq" || model.hasExperts())
       dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr({"cp"})));

@@ -28,26 +28,11 @@ constexpr int64_t cached = 24, keys = 96;
 
 /// Returns the test size with this name, or nothing if the kernel's parameters define it.
 std::optional<int64_t> smallSize(StringRef name) {
-  static const llvm::StringMap<int64_t> sizes = {{"batch", 2},
-                                                 {"seq", 9},
-                                                 {"tokens", 9},
-                                                 {"kv_heads", 2},
-                                                 {"heads", 2},
-                                                 {"group", 2},
-                                                 {"experts", 6},
-                                                 {"choices", 2},
-                                                 {"capacity", 4},
-                                                 {"rows", 29},
-                                                 {"part", 5},
-                                                 {"n", 77},
-                                                 {"a", 2},
-                                                 {"b", 9},
-                                                 {"keys", keys},
-                                                 {"inverse", 0},
-                                                 {"by_choice", 0},
-                                                 {"elements", 20000},
-                                                 {"context", cached},
-                                                 {"holders", 2}};
+  static const llvm::StringMap<int64_t> sizes = {
+      {"batch", 2},       {"seq", 9},     {"tokens", 9},   {"kv_heads", 2}, {"heads", 2},     {"group", 2},
+      {"experts", 6},     {"choices", 2}, {"capacity", 4}, {"rows", 29},    {"part", 5},      {"n", 77},
+      {"a", 2},           {"b", 9},       {"keys", keys},  {"inverse", 0},  {"by_choice", 0}, {"elements", 20000},
+      {"context", cached}};
   auto found = sizes.find(name);
   return found == sizes.end() ? std::nullopt : std::optional(found->second);
 }
@@ -134,9 +119,6 @@ private:
         number = sizes[*same];
       else if (!isConstant && !smallSize(size.name) && size.initial.empty()) // the size is `hidden` or `bytes`
         number = vectors * width * (size.name == "bytes" ? elements["x"].getIntOrFloatBitWidth() / 8 : 1);
-      int64_t each = cuda::integerParameter(kernel, "each", 0);
-      if (each > 0 && function.name == "route" && size.name == "experts")
-        number = each * *smallSize("holders");
       if (size.name == "seq" && function.findSize("keys"))
         number = 70;
       if (size.name == "n" && function.name == "matmul") // whole loads of neighbouring columns, in two blocks
@@ -144,7 +126,7 @@ private:
       if (size.name == "tokens" && function.name == "embed_gradient")
         number = 5 * cuda::tokensPerSegment;
       sizes.push_back(number);
-      if (size.initial.empty() || parameter(size.name) || (each > 0 && size.name == "holders"))
+      if (size.initial.empty() || parameter(size.name))
         given = sizes.size();
     }
     sizes.resize(given);
@@ -219,11 +201,6 @@ private:
         value = std::uniform_real_distribution<double>(-1, 1)(random);
     } else if (isMove) {
       return routed(operand.name == "slots");
-    } else if (operand.name == "owners") {
-      for (int64_t i = 0, capacity = sizeOf("capacity"); operand.isRead() && i < count; ++i) {
-        int64_t slot = i % capacity, each = sizeOf("experts") / sizeOf("holders");
-        values[static_cast<size_t>(i)] = static_cast<double>(slot + 1 == capacity ? -1 : slot * each / capacity);
-      }
     } else if (operand.name == "positions" && row->function->name == "attend_cache") {
       for (int64_t token = 0; token < count; ++token)
         values[static_cast<size_t>(token)] = static_cast<double>(4 + token % sizeOf("seq"));
@@ -240,15 +217,14 @@ private:
   }
 
   /// Returns a routing: choice c of token t goes to expert (t * 5 / 4 + c) % experts, in token order, up to the
-  /// capacity of the expert or its holder.
+  /// capacity.
   std::vector<double> routed(bool ofSlots) {
-    int64_t batch = sizeOf("batch"), tokens = sizeOf("seq"), each = std::max<int64_t>(1, sizeOf("each"));
-    int64_t experts = sizeOf("experts") * each;
+    int64_t batch = sizeOf("batch"), tokens = sizeOf("seq"), experts = sizeOf("experts");
     std::vector<double> values;
     std::map<std::pair<int64_t, int64_t>, int64_t> taken;
     for (int64_t i = 0; i < sizeOf("choices") * batch * tokens; ++i) {
       int64_t expert = (i % tokens * 5 / 4 + i / (batch * tokens)) % experts;
-      int64_t slot = taken[{i / tokens % batch, expert / each}]++;
+      int64_t slot = taken[{i / tokens % batch, expert}]++;
       values.push_back(static_cast<double>(!ofSlots ? expert : slot < sizeOf("capacity") ? slot : -1));
     }
     return values;

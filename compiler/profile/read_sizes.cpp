@@ -1,6 +1,6 @@
 #include "compiler/profile/read_sizes.h"
 
-#include "dialects/model/dialect.h"
+#include "dialects/interfaces.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,13 +31,6 @@ Monomial product(Monomial a, const Monomial &b) {
   std::erase_if(a.powers, [](const planner::Power &power) { return power.exponent == 0; });
   std::sort(a.powers.begin(), a.powers.end(),
             [](const planner::Power &x, const planner::Power &y) { return x.symbol < y.symbol; });
-  return a;
-}
-
-Monomial inverse(Monomial a) {
-  a.coefficient = 1 / a.coefficient;
-  for (planner::Power &power : a.powers)
-    power.exponent = -power.exponent;
   return a;
 }
 
@@ -79,23 +72,6 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (name == "batch" && localSize == point.samples * point.ep) // if experts are split over ep
     return {1, {{dpSymbol, -1}, {planner::kBatchSymbol, 1}}};
   auto known = model.dims.find(name.str());
-  Monomial holders{1, {}}; // the parts of the experts
-  for (auto [symbol, ranks] : {std::pair(epSymbol, point.ep), {tpSymbol, point.splitsExperts ? 1 : point.tp}})
-    if (ranks > 1)
-      holders = product(std::move(holders), {1, {{symbol, 1}}});
-  if (name == model::holderDim)
-    return localSize == 1 ? Monomial{1, {}} : holders;
-  if (name == "capacity" && model.isDropless) {
-    int symbol = symbols.at("capacity");
-    Monomial even = product({1, {{symbol, 1}}}, inverse(holders));
-    if (point.cp > 1)
-      even = product(std::move(even), {1, {{cpSymbol, -1}}});
-    auto choices = static_cast<double>(known->second);
-    if (dimensionSizes[symbol - planner::kFirstDimension] != choices) // the software states an imbalance
-      return even;
-    double parts = point.ep * point.cp * (point.splitsExperts ? 1.0 : point.tp);
-    return scaled(std::move(even), static_cast<double>(localSize) * parts / choices); // the headroom of this point
-  }
   if (known == model.dims.end())
     return {static_cast<double>(localSize), {}};
   Monomial whole{1, {{symbols.at(name.str()), 1}}};

@@ -52,8 +52,6 @@ private:
 
 /// Returns a * b.
 planner::Monomial product(planner::Monomial a, const planner::Monomial &b);
-/// Returns 1 / a.
-planner::Monomial inverse(planner::Monomial a);
 /// Returns a * factor.
 planner::Monomial scaled(planner::Monomial a, double factor);
 /// Returns the samples of one micro-batch on one replica.

@@ -85,7 +85,8 @@ TEST(Check, ExpertsAreSplitByTheirOwnAxis) {
   EXPECT_THAT(found(pinned({{&Pins::cp, 2}}), limits(experts)),
               ElementsAre("cp: experts with a capacity are chosen over whole sequences, which cp splits; with "
                           "moe_config.capacity_factor 0 no token is dropped, and cp may split them; 2 → 1"));
-  EXPECT_THAT(found(pinned({{&Pins::tp, 4}, {&Pins::ep, 4}}), limits(experts)),
+  EXPECT_THAT(found(pinned({{&Pins::tp, 4}, {&Pins::ep, 4}}), limits(experts)), ElementsAre());
+  EXPECT_THAT(found(pinned({{&Pins::tp, 4}, {&Pins::ep, 4}, {&Pins::splitsExperts, false}}), limits(experts)),
               ElementsAre("ep: expert 8 is not a multiple of tp 4 · ep 4; "));
   std::vector<Divisibility> dropless = experts;
   dropless.push_back({"seq", 64, Axis::Cp});

@@ -1,7 +1,6 @@
 // Chooses experts per token and moves token rows to the experts and back, like runtime/kernels/experts.cpp:
 // - choose_experts: each choice is the best score after the previous choice; ties go to the lower expert;
-// - give_slots: numbers the choices of an expert in a sample, in order, after those of earlier experts of its holder;
-// - find_owners: for each slot of a holder, the expert that has it;
+// - give_slots: numbers the choices of an expert in a sample, in order;
 // - find_rows: inverts the slots: for each slot of an expert, the choice and token that has it;
 // - dispatch: each slot loads its row or is 0, so every row is written once;
 // - combine: each token sums the rows of its choices in order.
@@ -107,16 +106,13 @@ public:
   Moves(KernelFunction &f, exec::KernelOp kernel)
       : f(f), hasChoice(kernel.getParameters()->contains("by_choice")),
         hasWeights(kernel.getParameters()->contains("weights")), batch(at("batch")), seq(at("seq")),
-        tokens(batch * seq), hidden(at("hidden")), each(integerParameter(kernel, "each", 0)) {}
+        tokens(batch * seq), hidden(at("hidden")) {}
 
   Expr at(StringRef size) { return {f, f.scalar(size)}; }
-  /// Returns the expert or holder that has the rows of an expert.
-  Expr rowsOf(Expr expert) { return each > 1 ? expert / each : expert; }
 
   KernelFunction &f;
   const bool hasChoice, hasWeights;
   const Expr batch, seq, tokens, hidden;
-  const int64_t each;
 };
 
 /// Code shared by dispatch and combine: a warp loads, weighs and stores rows in pieces of `width` elements.
@@ -165,24 +161,13 @@ template <> LogicalResult build<SpecialKernel::choose_experts>(KernelFunction &f
 }
 
 /// One warp per expert and sample.
-template <> LogicalResult build<SpecialKernel::give_slots>(KernelFunction &f, exec::KernelOp kernel) {
+template <> LogicalResult build<SpecialKernel::give_slots>(KernelFunction &f, exec::KernelOp) {
   constexpr int unrolled = 8; // number of loads in flight
   Expr batch(f, f.scalar("batch")), seq(f, f.scalar("seq")), unit = warpIteration(f), lane(f, f.laneIndex());
   when(unit < Expr(f, f.extent()), [&] {
     Expr expert = narrow(unit / batch), sample = unit % batch, capacity = narrow(Expr(f, f.scalar("capacity")));
     Expr lanesBefore = (Expr(f, f.integer(1)) << lane) - 1;
     Variable taken(Expr(f, f.integer(0)));
-    if (int64_t each = integerParameter(kernel, "each", 0); each > 1) {
-      Expr first = expert / each * each;
-      loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
-        loop(Expr(f, f.integer(0, 64)), seq, 32, [&](Expr begin) {
-          Expr position = begin + wide(lane);
-          Expr id = integerAt(f, "ids", (choice * batch + sample) * seq + atMost(position, seq - 1));
-          Expr isEarlier = (id >= first) & (id < expert) & (position < seq);
-          taken.set(taken.get() + Expr(f, f.countOnes(f.ballot(isEarlier.get()))));
-        });
-      });
-    }
     loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
       Expr first = (choice * batch + sample) * seq;
       loop(Expr(f, f.integer(0, 64)), seq, 32 * unrolled, [&](Expr begin) {
@@ -204,25 +189,6 @@ template <> LogicalResult build<SpecialKernel::give_slots>(KernelFunction &f, ex
   return success();
 }
 
-/// `owners` has -1 for empty slots. One block per holder and sample.
-template <> LogicalResult build<SpecialKernel::find_owners>(KernelFunction &f, exec::KernelOp kernel) {
-  int64_t each = integerParameter(kernel, "each"), threads = f.geometry.getThreads();
-  Expr batch(f, f.scalar("batch")), seq(f, f.scalar("seq")), capacity(f, f.scalar("capacity")), unit(f, f.blockBegin());
-  Expr first = narrow(unit / batch) * each, sample = unit % batch, thread = wide(Expr(f, f.threadIndex()));
-  loop(thread, capacity, threads,
-       [&](Expr slot) { setInteger(Expr(f, f.integer(-1)), f, "owners", unit * capacity + slot); });
-  f.barrier();
-  loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
-    loop(thread, seq, threads, [&](Expr position) {
-      Expr at = (choice * batch + sample) * seq + position, slot = wide(integerAt(f, "slots", at));
-      Expr owner = integerAt(f, "ids", at) - first;
-      when((owner >= 0) & (owner < each) & (slot >= 0) & (slot < capacity),
-           [&] { setInteger(owner, f, "owners", unit * capacity + slot); });
-    });
-  });
-  return success();
-}
-
 /// `places` has -1 for empty slots. One block per expert and sample.
 template <> LogicalResult build<SpecialKernel::find_rows>(KernelFunction &f, exec::KernelOp kernel) {
   Moves moves(f, kernel);
@@ -235,7 +201,7 @@ template <> LogicalResult build<SpecialKernel::find_rows>(KernelFunction &f, exe
   loop(Expr(f, f.integer(0, 64)), moves.at("choices"), 1, [&](Expr choice) {
     loop(thread, moves.seq, threads, [&](Expr position) {
       Expr at = (choice * moves.batch + sample) * moves.seq + position, slot = wide(integerAt(f, "slots", at));
-      when((moves.rowsOf(integerAt(f, "ids", at)) == expert) & (slot >= 0) & (slot < capacity),
+      when((integerAt(f, "ids", at) == expert) & (slot >= 0) & (slot < capacity),
            [&] { setInteger(narrow(at), f, "places", unit * capacity + slot); });
     });
   });
@@ -277,7 +243,7 @@ template <> LogicalResult build<SpecialKernel::combine>(KernelFunction &f, exec:
         sums.emplace_back(Expr(f, f.number(0)));
       loop(Expr(f, f.integer(0, 64)), choices, 1, [&](Expr choice) {
         Expr at = choice * rows.tokens + row;
-        Expr expert = wide(rows.rowsOf(integerAt(f, "ids", at))), slot = wide(integerAt(f, "slots", at));
+        Expr expert = wide(integerAt(f, "ids", at)), slot = wide(integerAt(f, "slots", at));
         when((expert >= 0) & (expert < experts) & (slot >= 0) & (slot < capacity), [&] {
           Expr from = (expert * rows.batch + at / rows.seq % rows.batch) * capacity + slot, weight = rows.weight(at);
           std::vector<Expr> values = rows.load(from, column);

@@ -57,9 +57,6 @@ public:
                                                  {"route", &Launches::route},
                                                  {"dispatch", &Launches::dispatch},
                                                  {"combine", &Launches::combine},
-                                                 {"grouped", &Launches::grouped},
-                                                 {"grouped_transposed", &Launches::grouped},
-                                                 {"grouped_gradient", &Launches::grouped},
                                                  {"rope", &Launches::rope},
                                                  {"concat", &Launches::concat},
                                                  {"columns", &Launches::takeColumns},
@@ -223,11 +220,8 @@ private:
   void route() {
     add("choose_experts", geometry(256, 8));
     add("give_slots", geometry(256, 8));
-    if (number("each") > 0)
-      add("find_owners", geometry(256, 1));
   }
 
-  void grouped() { add(call.function, geometry(32 * cuda::groupedRows, cuda::groupedRows, 32)); }
   void dispatch() {
     scratch("places", builder.getI32Type(), {number("experts"), number("batch"), number("capacity")},
             {"expert", "batch", "capacity"});

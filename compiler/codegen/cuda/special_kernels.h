@@ -40,8 +40,7 @@ constexpr int64_t rowsPerOrderBlock = 64; ///< rows of the table per block of or
 constexpr int64_t tokensPerSegment = 32;
 constexpr int64_t orderSharedBytes = 4 * (rowsPerOrderBlock * 9 + 8);
 constexpr int64_t columnsPerPartsBlock = 32;
-constexpr int64_t groupedRows = 8; ///< rows of the result per block of grouped products
-constexpr int64_t cacheWarps = 4;  ///< warps per query in attend_cache
+constexpr int64_t cacheWarps = 4; ///< warps per query in attend_cache
 // The most rows of few_rows, the most sums of a thread, and the warps of a block.
 constexpr int64_t mostFewRows = 16, mostFewSums = 64, fewRowsWarps = 16;
 

@@ -20,7 +20,7 @@ std::string saved(const std::string &name) { return " {model.role = \"saved\", m
 struct Route {
   int64_t batch = 2, seq = 37, experts = 5, choices = 2, capacity = 11;
   std::string type = "f32";
-  int64_t groups = 1, keptGroups = 1, holders = 0;
+  int64_t groups = 1, keptGroups = 1;
 
   std::string grouping() const {
     return groups > 1 ? ", groups = " + std::to_string(groups) + " : i64, kept_groups = " + std::to_string(keptGroups) +
@@ -32,16 +32,6 @@ struct Route {
     std::string scores =
         "tensor<" + tokens + std::to_string(experts) + "x" + type + ", #model.dims<batch, seq, router>>";
     std::string places = "tensor<" + std::to_string(choices) + "x" + tokens + "i32, #model.dims<choice, batch, seq>>";
-    if (holders > 0) {
-      std::string owners = "tensor<" + std::to_string(holders) + "x" + std::to_string(batch) + "x" +
-                           std::to_string(capacity) + "xi32, #model.dims<holder, batch, capacity>>";
-      return CallMachine("func.func @block.forward(%x: " + scores + saved("scores") + ") -> (" + places + saved("ids") +
-                         ", " + places + saved("slots") + ", " + owners + saved("owners") +
-                         ") {\n %i, %s, %o = model.route %x {capacity = " + std::to_string(capacity) +
-                         " : i64, each = " + std::to_string(experts / holders) + " : i64" + grouping() + "} : (" +
-                         scores + ") -> (" + places + ", " + places + ", " + owners +
-                         ")\n return %i, %s, %o : " + places + ", " + places + ", " + owners + "\n}");
-    }
     return CallMachine("func.func @block.forward(%x: " + scores + saved("scores") + ") -> (" + places + saved("ids") +
                        ", " + places + saved("slots") + ") {\n %i, %s = model.route %x {capacity = " +
                        std::to_string(capacity) + " : i64" + grouping() + "} : (" + scores + ") -> (" + places + ", " +
@@ -55,13 +45,8 @@ void checkRoute(const Route &route, int levels) {
   std::mt19937 random(1);
   for (double &score : machine.values("scores"))
     score = static_cast<double>(random() % static_cast<unsigned>(levels)) - levels / 2;
-  if (route.holders > 0)
-    EXPECT_THAT(machine.kernels(), ElementsAre("choose_experts", "give_slots", "find_owners"));
-  else
-    EXPECT_THAT(machine.kernels(), ElementsAre("choose_experts", "give_slots"));
+  EXPECT_THAT(machine.kernels(), ElementsAre("choose_experts", "give_slots"));
   machine.run({});
-  if (route.holders > 0)
-    EXPECT_EQ(machine.cuda("owners"), machine.cpu("owners"));
   EXPECT_EQ(machine.cuda("ids"), machine.cpu("ids"));
   EXPECT_EQ(machine.cuda("slots"), machine.cpu("slots"));
 }
@@ -80,10 +65,6 @@ TEST(RouteKernels, GroupsWithEqualScores) {
 }
 TEST(RouteKernels, GroupsOfOneExpertInBf16) {
   checkRoute({.experts = 7, .choices = 2, .type = "bf16", .groups = 7, .keptGroups = 3}, 9);
-}
-TEST(RouteKernels, Holders) { checkRoute({.experts = 12, .choices = 3, .capacity = 30, .holders = 4}, 9999); }
-TEST(RouteKernels, HoldersOfGroups) {
-  checkRoute({.experts = 24, .choices = 4, .capacity = 60, .groups = 6, .keptGroups = 2, .holders = 2}, 9999);
 }
 TEST(RouteKernels, LongSequences) { checkRoute({.batch = 1, .seq = 600, .experts = 3, .capacity = 300}, 50); }
 
@@ -223,57 +204,6 @@ TEST(FewRowsKernel, OneRow) { Product{}.check(); }
 TEST(FewRowsKernel, OneRowInBf16) { Product{.depth = 100, .columns = 520, .type = "bf16", .result = "bf16"}.check(); }
 TEST(FewRowsKernel, SixteenRows) { Product{.rows = 16, .depth = 70, .type = "f16"}.check(); }
 TEST(FewRowsKernel, OddColumns) { Product{.rows = 3, .depth = 9, .columns = 37, .type = "bf16"}.check(); }
-
-/// Rows of two samples of two holders with three experts each, and products with the matrices of their experts.
-struct GroupedProduct {
-  std::string kernel = "grouped", type = "f32", result = "f32";
-  int64_t k = 20, n = 40;
-
-  static constexpr int64_t capacity = 9;
-
-  void check() const {
-    bool isGradient = kernel == "grouped_gradient", isTransposed = kernel == "grouped_transposed";
-    auto tensor = [](const std::string &sizes, const std::string &type, const std::string &dims) {
-      return "tensor<" + sizes + "x" + type + ", #model.dims<" + dims + ">>";
-    };
-    auto rows = [&](bool isWide, const std::string &type) {
-      return tensor("2x2x9x" + std::to_string(isWide ? n : k), type,
-                    std::string("holder, batch, capacity, ") + (isWide ? "ffn" : "hidden"));
-    };
-    auto matrices = [&](const std::string &type) {
-      return tensor("6x" + std::to_string(k) + "x" + std::to_string(n), type, "expert, hidden, ffn");
-    };
-    std::string owners = tensor("2x2x9", "i32", "holder, batch, capacity"), a = rows(isTransposed, type);
-    std::string b = isGradient ? rows(true, type) : matrices(type);
-    std::string c = isGradient ? matrices(result) : rows(!isTransposed, result);
-    std::string types = "(" + a + ", " + b + ", " + owners + ") -> " + c;
-    CallMachine machine("func.func @block.forward(%a: " + a + saved("a") + ", %b: " + b + saved("b") +
-                        ", %o: " + owners + saved("owners") + ") -> (" + c + saved("c") +
-                        ") {\n %c = model.contract %a, %b owners %o : " + types + "\n return %c : " + c + "\n}");
-    ASSERT_THAT(machine.kernels(), ElementsAre(kernel));
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal;
-    for (const char *name : {"a", "b"})
-      for (double &value : machine.values(name))
-        value = normal(random);
-    for (int64_t row = 0; row < 4 * capacity; ++row) { // no row has the second expert of the first holder
-      int64_t slot = row % capacity, owner = slot < 4 ? 0 : slot < 7 ? (row < 2 * capacity ? 2 : 1) : -1;
-      machine.values("owners")[static_cast<size_t>(row)] = static_cast<double>(owner);
-    }
-    machine.run({});
-    double bound = result == "f32" ? 1e-5 : 0x1p-7;
-    for (size_t i = 0; i < machine.cpu("c").size(); ++i)
-      ASSERT_NEAR(machine.cuda("c")[i], machine.cpu("c")[i], bound * (4 + std::abs(machine.cpu("c")[i]))) << i;
-    EXPECT_THAT(machine.cuda("c"), testing::Contains(testing::Gt(1)));
-    EXPECT_THAT(machine.cuda("c"), testing::Contains(0));
-  }
-};
-
-TEST(GroupedKernels, Rows) { GroupedProduct{}.check(); }
-TEST(GroupedKernels, RowsInBf16) { GroupedProduct{.type = "bf16", .result = "bf16", .k = 33, .n = 70}.check(); }
-TEST(GroupedKernels, Transposed) { GroupedProduct{.kernel = "grouped_transposed", .type = "f16"}.check(); }
-TEST(GroupedKernels, Gradient) { GroupedProduct{.kernel = "grouped_gradient"}.check(); }
-TEST(GroupedKernels, GradientInBf16) { GroupedProduct{.kernel = "grouped_gradient", .type = "bf16"}.check(); }
 
 /// Kernels neither read nor write rows for ids and slots that are out of range, as in a corrupted table.
 TEST(DispatchKernels, InvalidIdsAndSlotsAreIgnored) {
