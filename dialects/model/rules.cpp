@@ -341,7 +341,10 @@ FactorKind RopeOp::factorKind(StringRef dim) {
 }
 void RopeOp::differentiate(Gradients &g) {
   Value cotangent = g.fullCotangent();
-  auto back = g.builder.create<RopeOp>(g.loc, TypeRange{cotangent.getType()}, ValueRange{cotangent, g.operand(1)});
+  SmallVector<Value> operands = {cotangent, g.operand(1)};
+  if (getFactors())
+    operands.push_back(g.operand(2));
+  auto back = g.builder.create<RopeOp>(g.loc, TypeRange{cotangent.getType()}, operands);
   back->setAttrs((*this)->getAttrDictionary());
   back.setInverse(!getInverse());
   g.contribute(0, back);
