@@ -65,18 +65,14 @@ LogicalResult attentionScalars(Operation *op, Value q, int64_t id, double rate, 
   return success();
 }
 
-/// Sets an optional size of a call.
-void setSize(Call &call, StringRef name, int64_t size) {
-  const rt::FunctionSignature &row = *rt::findFunction(call.function);
-  std::vector<int64_t> all = *rt::allSizes(row, call.sizes);
-  all[*row.findSize(name)] = size;
-  call.sizes.assign(all.begin(), all.end());
-}
-
 /// Appends the size zigzag if the queries are in zigzag order.
 void addZigzag(Operation *op, Call &call) {
-  if (dist::zigzagAttr.isOn(op))
-    setSize(call, "zigzag", 1);
+  if (!dist::zigzagAttr.isOn(op))
+    return;
+  const rt::FunctionSignature &row = *rt::findFunction(call.function);
+  std::vector<int64_t> all = *rt::allSizes(row, call.sizes);
+  all[*row.findSize("zigzag")] = 1;
+  call.sizes.assign(all.begin(), all.end());
 }
 
 /// Returns the op that keeps the maxima of an attention's scores, and sets the size keeps_maxima. Returns null if there
@@ -84,7 +80,10 @@ void addZigzag(Operation *op, Call &call) {
 model::KeepMaximaOp keptMaxima(model::AttentionOp op, Call &call) {
   if (!op.getLargest() || op.getLargest().use_empty())
     return nullptr;
-  setSize(call, "keeps_maxima", 1);
+  const rt::FunctionSignature &row = *rt::findFunction(call.function);
+  std::vector<int64_t> all = *rt::allSizes(row, call.sizes);
+  all[*row.findSize("keeps_maxima")] = 1;
+  call.sizes.assign(all.begin(), all.end());
   return cast<model::KeepMaximaOp>(*op.getLargest().user_begin());
 }
 
@@ -379,12 +378,11 @@ LogicalResult ProgramBuilder::lowerRope(Operation *op) {
   int64_t headDim = type.getDimSize(type.getRank() - 1);
   Call call;
   call.function = "rope";
-  for (Value value : llvm::concat<Value>(SmallVector<Value>(op->getOperands()), SmallVector<Value>(op->getResults())))
-    call.add(place(value), elementOf(value));
+  call.add(place(rope.getX()), elementOf(rope.getX()));
+  call.add(place(rope.getPositions()), elementOf(rope.getPositions()));
+  call.add(place(rope.getResult()), elementOf(rope.getResult()));
   call.sizes = {tokens, type.getNumElements() / tokens / headDim, headDim};
   addAttributes(op, call);
-  if (rope.getFactors())
-    setSize(call, "pairs", cast<RankedTensorType>(rope.getFactors().getType()).getNumElements());
   emit(call);
   return success();
 }

@@ -87,7 +87,7 @@ void evalRope(model::RopeOp op, Operands x, const EvalContext &, Tensor &y) {
   SmallVector<SmallVector<int64_t>> strides = {stridesAlong(y.type, dims), stridesAlong(positions.type, dims)};
   forEachIndex(y.shape().drop_back(), strides, [&](ArrayRef<int64_t> at) {
     for (int64_t i = 0; i < rotary / 2; ++i) {
-      double angle = positions.values[at[1]] * frequencyOf(op, i, rotary) / (op.getFactors() ? x[2]->values[i] : 1);
+      double angle = positions.values[at[1]] * frequencyOf(op, i, rotary);
       double cosine = amplitude * std::cos(angle), sine = sign * amplitude * std::sin(angle);
       int64_t first = at[0] + before + i * step, second = first + other;
       double a = input.values[first], b = input.values[second];

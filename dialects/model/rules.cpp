@@ -341,10 +341,7 @@ FactorKind RopeOp::factorKind(StringRef dim) {
 }
 void RopeOp::differentiate(Gradients &g) {
   Value cotangent = g.fullCotangent();
-  SmallVector<Value> operands = {cotangent, g.operand(1)};
-  if (getFactors())
-    operands.push_back(g.operand(2));
-  auto back = g.builder.create<RopeOp>(g.loc, TypeRange{cotangent.getType()}, operands);
+  auto back = g.builder.create<RopeOp>(g.loc, TypeRange{cotangent.getType()}, ValueRange{cotangent, g.operand(1)});
   back->setAttrs((*this)->getAttrDictionary());
   back.setInverse(!getInverse());
   g.contribute(0, back);

@@ -367,11 +367,6 @@ LogicalResult RopeOp::verify() {
   bool hasRamp = getSlow() && getFast() && !(*getSlow() == *getFast());
   if ((getSlow() || getFast() || getOriginalContext()) && !(getFactor() && hasRamp)) // rope_c4
     return emitOpError("needs factor, and slow and fast that differ, to scale some positions less");
-  int64_t pairs = static_cast<int64_t>(getRotary().value_or(columns)) / 2;
-  if (getFactors() && (getFactor() || shapeOf(getFactors()) != ArrayRef(pairs) ||
-                       !cast<RankedTensorType>(getFactors().getType()).getElementType().isF32())) // rope_c5
-    return emitOpError("needs no factor beside factors of ")
-           << pairs << " pairs in f32, got " << getFactors().getType();
   return verifyIntegers(*this, getPositions(), "positions"); // rope_c2
 }
 

@@ -149,11 +149,6 @@ public:
              .isInterleaved = reader.size("interleaved") != 0,
              .isInverse = reader.size("inverse") != 0,
              .amplitude = static_cast<float>(reader.real("amplitude"))};
-    y_ = reader.buffer("y");
-    if (reader.has("factors"))
-      factors_ = reader.buffer("factors");
-    if (factors_ && reader.size("pairs") != rotary / 2)
-      reader.refuse("has " + std::to_string(reader.size("pairs")) + " factors, needs one for each pair");
     from_ = reader.storage("x");
     to_ = reader.storage("y");
     tokens_ = piecesOf(reader.size("tokens"), heads_ * headDim_ * bytesOf(to_), kPieceBytes);
@@ -165,30 +160,24 @@ public:
   }
 
   int64_t parts() const override { return tokens_.count(); }
-  size_t scratchBytesPerThread() const override {
-    return static_cast<size_t>(headDim_) * sizeof(float) + frequencies_.size() * sizeof(double);
-  }
+  size_t scratchBytesPerThread() const override { return static_cast<size_t>(headDim_) * sizeof(float); }
 
   void run(const CallArguments &arguments, int64_t part, void *threadScratch) const override {
     Piece piece = neededRows(arguments, tokens_[part]);
     if (piece.begin >= piece.end)
       return;
     int64_t first = piece.begin * heads_ * headDim_;
-    auto *frequencies = static_cast<double *>(threadScratch);
-    for (size_t i = 0; i < frequencies_.size(); ++i)
-      frequencies[i] =
-          frequencies_[i] / (factors_ ? static_cast<const float *>(arguments.buffers[*factors_])[i] : 1.0F);
     loops_.rope({.x = static_cast<const char *>(arguments.buffers[0]) + first * bytesOf(from_),
-                 .y = static_cast<char *>(arguments.buffers[y_]) + first * bytesOf(to_),
+                 .y = static_cast<char *>(arguments.buffers[2]) + first * bytesOf(to_),
                  .from = from_,
                  .to = to_,
                  .positions = static_cast<const int32_t *>(arguments.buffers[1]) + piece.begin,
-                 .frequencies = frequencies,
+                 .frequencies = frequencies_.data(),
                  .tokens = piece.end - piece.begin,
                  .heads = heads_,
                  .headDim = headDim_,
                  .form = form_,
-                 .scratch = reinterpret_cast<float *>(frequencies + frequencies_.size())});
+                 .scratch = static_cast<float *>(threadScratch)});
   }
 
 private:
@@ -205,9 +194,7 @@ private:
   cpu::RopeForm form_;
   Storage from_, to_;
   Pieces tokens_;
-  std::vector<double> frequencies_; // in turns per position, without factors
-  int y_;
-  std::optional<int> factors_; // the buffer
+  std::vector<double> frequencies_; // in turns per position
 };
 
 } // namespace

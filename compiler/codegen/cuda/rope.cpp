@@ -25,7 +25,7 @@ public:
         isInterleaved(kernel.getParameters()->contains("interleaved")), theta(realParameter(kernel, "theta")),
         factor(realParameter(kernel, "factor", 1)), slow(realParameter(kernel, "slow", 0)),
         fast(realParameter(kernel, "fast", 0)), context(realParameter(kernel, "original_context", 0)),
-        amplitude(realParameter(kernel, "amplitude", 1)), hasFactors(kernel.getParameters()->contains("factors")) {}
+        amplitude(realParameter(kernel, "amplitude", 1)) {}
 
   void build() {
     int64_t perToken = headDim / 2 / width;
@@ -94,9 +94,6 @@ private:
 
   /// Returns the frequency of pair `i`, in quarter turns, after scaling.
   Expr scaled(Expr frequency, Expr i) {
-    if (hasFactors)
-      return frequency / loadValue(elementAt(Expr(f, f.buffer("factors")), wide(i), f.b.getF32Type()), f.b.getF32Type())
-                             .as(f, f.b.getF64Type());
     if (slow == fast)
       return factor == 1 ? frequency : frequency * (1 / factor);
     Expr at = context > 0 ? frequency * (context / 4) : Expr(f, f.b.create<arith::SIToFPOp>(f.b.getF64Type(), i.get()));
@@ -153,7 +150,6 @@ private:
   int64_t rotary, before; ///< columns that are rotated, and columns before them
   bool isInverse, isInterleaved;
   double theta, factor, slow, fast, context, amplitude; ///< as functions.def defines them
-  bool hasFactors;
 };
 
 } // namespace

@@ -261,7 +261,7 @@ void HfImporter::writeModel() {
     if (!value && size.isRequired)
       error(key, fmt::format("{} is not given; write transformers' value", key));
     if (value && !isMeant) {
-      if (conditionOf(size).empty() && key.find('.') != std::string::npos)
+      if (conditionOf(size).empty())
         error(key, fmt::format("{} is {}, and {} is not given", key, hfText(*value), conditionKey(size)));
       continue;
     }

@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cmath>
-#include <numeric>
 
 using namespace mlir;
 
@@ -27,33 +26,25 @@ Value floorOf(PrimitiveBuilder &p, Value x, double by, int64_t most) {
   return quotient;
 }
 
-/// Returns the numbers along a dimension. On a shard of the dimension, they are those of the whole.
-Value numbersAlong(PrimitiveBuilder &p, StringAttr dim, ArrayRef<double> numbers) {
-  Type type = namedTensor({static_cast<int64_t>(numbers.size())}, {dim}, p.f32);
-  Value all = p.b.create<model::BroadcastOp>(p.loc, type, p.constant(numbers.front()));
-  for (auto [i, number] : llvm::enumerate(numbers))
-    if (i > 0 && number != numbers[i - 1])
-      all = p.b.create<model::MaskTailOp>(p.loc, type, all, p.b.getI64IntegerAttr(static_cast<int64_t>(i)),
-                                          p.b.getF64FloatAttr(number), Attribute());
-  return all;
-}
-
-/// Returns 0, 1, .. along a dimension.
-Value indicesAlong(PrimitiveBuilder &p, StringAttr dim, int64_t size) {
-  SmallVector<double> indices(size);
-  std::iota(indices.begin(), indices.end(), 0);
-  return numbersAlong(p, dim, indices);
+/// Returns the numbers 0, 1, .. along a dimension. On a shard of the dimension, they are those of the whole.
+Value numbersAlong(PrimitiveBuilder &p, StringAttr dim, int64_t size) {
+  Type type = namedTensor({size}, {dim}, p.f32);
+  Value numbers = p.b.create<model::BroadcastOp>(p.loc, type, p.constant(0));
+  for (int64_t i = 1; i < size; ++i)
+    numbers = p.b.create<model::MaskTailOp>(p.loc, type, numbers, p.b.getI64IntegerAttr(i), p.b.getF64FloatAttr(i),
+                                            Attribute());
+  return numbers;
 }
 
 /// Returns the slopes of heads, in the order of `dims`, for `bias` = 8 those of Press et al. Heads beyond a power of
 /// two m get those between the slopes of 2 m heads.
 Value slopes(PrimitiveBuilder &p, ArrayRef<StringAttr> dims, ArrayRef<int64_t> sizes, double bias) {
-  Value head = indicesAlong(p, dims.front(), sizes.front());
+  Value head = numbersAlong(p, dims.front(), sizes.front());
   int64_t heads = sizes.front();
   if (dims.size() > 1) {
     Value times = p.binary<model::MulOp>(head, p.constant(static_cast<double>(sizes[1])));
     Type type = namedTensor(sizes, dims, p.f32);
-    head = p.b.create<model::AddOp>(p.loc, type, times, indicesAlong(p, dims[1], sizes[1]));
+    head = p.b.create<model::AddOp>(p.loc, type, times, numbersAlong(p, dims[1], sizes[1]));
     heads *= sizes[1];
   }
   auto line = [&](double factor, double first) {
@@ -82,16 +73,12 @@ FailureOr<Value> embed(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Va
   return Value(p.b.create<model::EmbedOp>(p.loc, namedTensor(shape, dims, element), in[0], rows, Attribute()));
 }
 
-Value rotated(PrimitiveBuilder &p, const OpDescription &op, Value x, Value positions, int64_t most, Type element) {
+Value rotated(PrimitiveBuilder &p, const OpDescription &op, Value x, Value positions, Type element) {
   auto type = withElement(x.getType(), element);
   int64_t headDim = type.getShape().back(), rotary = rotaryColumns(op, headDim);
   if (rotary == 0)
     return x;
-  RotaryScaling scaling = rotaryScaling(op, rotary, most);
-  SmallVector<Value> in = {x, positions};
-  if (!scaling.factors.empty())
-    in.push_back(numbersAlong(p, p.b.getStringAttr("pair"), scaling.factors));
-  auto rope = p.b.create<model::RopeOp>(p.loc, TypeRange{type}, in);
+  auto rope = p.b.create<model::RopeOp>(p.loc, TypeRange{type}, ValueRange{x, positions});
   rope.setThetaAttr(p.b.getF64FloatAttr(number(op, "theta")));
   rope.setInterleaved(number(op, "interleaved") != 0);
   rope.setInverse(number(op, "inverse") != 0);
@@ -99,6 +86,7 @@ Value rotated(PrimitiveBuilder &p, const OpDescription &op, Value x, Value posit
     rope.setRotaryAttr(p.b.getI64IntegerAttr(rotary));
   if (rotary < headDim && number(op, "last") > 0)
     rope.setFirstAttr(p.b.getI64IntegerAttr(headDim - rotary));
+  RotaryScaling scaling = rotaryScaling(op, rotary);
   if (scaling.factor != 1)
     rope.setFactorAttr(p.b.getF64FloatAttr(scaling.factor));
   if (scaling.factor != 1 && scaling.slow != scaling.fast) {

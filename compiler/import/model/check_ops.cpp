@@ -1,6 +1,5 @@
 #include "compiler/import/model/check_ops.h"
 
-#include "compiler/import/model/op_vocabulary.h"
 #include "compiler/import/model/rotary_form.h"
 
 #include <algorithm>
@@ -38,44 +37,7 @@ void checkRouting(const OpDescription &op, const ModelDescription &model, Diagno
                                                kept, groups, kept * (experts / groups), choices));
 }
 
-/// Reports lists that do not have a factor for each rotated pair, and says which list counts.
-void checkLongRope(const OpDescription &op, const ModelDescription &model, const SizeTable &sizes,
-                   Diagnostics &diagnostics) {
-  auto dimOf = [&](const char *dim) { return model.dims.contains(dim) ? model.dims.at(dim) : 0; };
-  auto pairs = static_cast<size_t>(rotaryColumns(op, dimOf("head_dim")) / 2);
-  auto shared = static_cast<size_t>(dimOf("rope_dim") / 2); // of the columns that all heads of latent attention share
-  for (const char *list : {"short_factors", "long_factors"}) {
-    std::vector<double> factors = listedNumbers(op, list);
-    bool isFit = factors.size() == pairs || factors.size() == shared;
-    if (!isFit || !std::ranges::all_of(factors, [](double factor) { return factor > 0; }))
-      return diagnostics.error(op.location, fmt::format("longrope divides the frequencies of {} pairs, wanted as many "
-                                                        "{} above 0, got {} numbers",
-                                                        shared > 0 ? shared : pairs, list, factors.size()));
-  }
-  int64_t length = dimOf("seq");
-  bool isLong = hasLongFactors(op, length);
-  auto seq = sizes.find("seq_length");
-  diagnostics.warning(seq == sizes.end() ? op.location : seq->second.where,
-                      fmt::format("texts of up to {} tokens, {} than the {} before the positions were scaled: "
-                                  "longrope takes its {} factors, for every text",
-                                  length, isLong ? "more" : "not more", number(op, "original_context"),
-                                  isLong ? "long" : "short"));
-}
-
 } // namespace
-
-/// Removes attributes that have no meaning for the scaling of rotary positions.
-void removeUnusedScaling(OpDescription &rope) {
-  auto scaling = rope.strings.find("scaling");
-  bool isScaled = scaling != rope.strings.end(), isLong = isScaled && scaling->second == "longrope";
-  std::erase_if(rope.numbers, [&](const auto &number) {
-    bool isForm = number.first == "theta" || number.first == "fraction" || number.first == "last" ||
-                  number.first == "interleaved" || number.first == "inverse";
-    return number.first == "length_ratio" ? !isLong : !isForm && !isScaled;
-  });
-  if (!isLong)
-    std::erase_if(rope.strings, [](const auto &list) { return list.first.ends_with("_factors"); });
-}
 
 void checkOp(const OpDescription &op, const ModelDescription &model, const SizeTable &sizes,
              const SourceLocation &headDimPlace, Diagnostics &diagnostics) {
@@ -108,9 +70,7 @@ void checkOp(const OpDescription &op, const ModelDescription &model, const SizeT
                                   "a head_dim of {}, got {} columns for the fraction {}",
                                   headDim->second, rotary, fraction->second));
   if (std::string fault = scalingFault(op); !fault.empty())
-    return diagnostics.error(op.location, fault);
-  if (auto scaling = op.strings.find("scaling"); scaling != op.strings.end() && scaling->second == "longrope")
-    checkLongRope(op, model, sizes, diagnostics);
+    diagnostics.error(op.location, fault);
 }
 
 } // namespace espalier

@@ -81,7 +81,7 @@ TokenRows rowsOf(const pb::Plan &plan, const pb::LibraryCall &call) {
   default:
     return {};
   }
-  return divided(plan, unitOf(plan, *call.buffers().rbegin()), call.sizes(0));
+  return divided(plan, unitOf(plan, call.buffers(2)), call.sizes(0));
 }
 
 /// Returns whether a launch computes each token from this token alone. Its sums are over dimensions that its result
