@@ -57,6 +57,8 @@ PathKind kindOfText(std::string_view text) {
                                                                                 : PathKind::ShellScript;
   size_t first = text.find_first_not_of(" \t\r\n");
   auto has = [&](const char *key) { return text.find(key) != std::string_view::npos; };
+  if (has("\n```")) // a page in Markdown, which may show a run file
+    return PathKind::Unknown;
   if (first != std::string_view::npos && text[first] == '{')
     return has("\"model_type\"")                               ? PathKind::HfConfig
            : has("\"server_list\"") || has("\"server_count\"") ? PathKind::RankTable

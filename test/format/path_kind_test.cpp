@@ -65,6 +65,7 @@ TEST_F(PathKindOf, RecognizesFilesAndFoldersByContent) {
     EXPECT_EQ(pathKind(folder / name), PathKind::Dataset) << name;
   EXPECT_EQ(pathKind(write("words", "seed: 1\nmodel:\n  arch: {type: x}\n")), PathKind::RunFile);
   EXPECT_EQ(pathKind(write("binary", std::string("model:\0", 7))), PathKind::Unknown);
+  EXPECT_EQ(pathKind(write("page.md", "# A run\n\n```yaml\nmodel:\n  arch: {type: x}\n```\n")), PathKind::Unknown);
   fs::create_directories(folder / "bare");
   EXPECT_EQ(pathKind(folder / "bare"), PathKind::Unknown);
   EXPECT_EQ(pathKind(folder / "nowhere"), PathKind::Unknown);

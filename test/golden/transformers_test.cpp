@@ -208,8 +208,12 @@ protected:
     rt::RunResult result = rt::runPlan(program, steps);
     std::vector<double> expected = golden()["finetune"];
     ASSERT_EQ(result.steps.size(), expected.size());
+    // Behind gated delta nets, the losses of transformers itself differ by up to 8e-6 between float32 and float64, and
+    // by 4e-6 between processors in float64. Three updates by AdamW raise such differences.
+    bool hasDeltaNet = golden()["config"].contains("linear_num_value_heads");
+    double tolerance = hasDeltaNet ? 3e-5 : 1e-5;
     for (size_t i = 0; i < expected.size(); ++i)
-      EXPECT_NEAR(result.steps[i].loss, expected[i], 1e-5 * expected[i]) << "from '" << load << "', step " << i;
+      EXPECT_NEAR(result.steps[i].loss, expected[i], tolerance * expected[i]) << "from '" << load << "', step " << i;
   }
 };
 
