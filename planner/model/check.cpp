@@ -24,6 +24,11 @@ std::string nearestMultiples(double of, double value) {
   return below > 0 ? fmt::format("{:.0f} or {:.0f}", below, below + of) : fmt::format("{:.0f}", of);
 }
 
+/// Why context ranks cannot split a mixture with a capacity.
+constexpr const char *capacityOverContext =
+    "experts with a capacity are chosen over whole sequences, which cp splits; with moe_config.capacity_factor 0 no "
+    "token is dropped, and cp may split them";
+
 class Checker {
 public:
   Checker(Pins given, const PlanLimits &limits) : pins(std::move(given)), limits(limits) {}
@@ -107,11 +112,9 @@ private:
     for (Axis which : {Axis::Cp, Axis::Ep, Axis::Tp})
       if (axis(which) > 1 && std::ranges::count(limits.divisibility, which, &Divisibility::axis) == 0)
         add({.field = axisName(which),
-             .reason = which == Axis::Ep ? "expert parallelism needs experts, the model is dense"
-                       : which == Axis::Cp && hasExperts
-                           ? "experts with a capacity are chosen over whole sequences, which cp splits; with "
-                             "moe_config.capacity_factor 0 no token is dropped, and cp may split them"
-                       : which == Axis::Cp ? "layers with a state read whole sequences, which cp splits"
+             .reason = which == Axis::Ep                 ? "expert parallelism needs experts, the model is dense"
+                       : which == Axis::Cp && hasExperts ? capacityOverContext
+                       : which == Axis::Cp               ? "layers with a state read whole sequences, which cp splits"
                                            : fmt::format("nothing in the model can be split over {}", axisName(which)),
              .got = axis(which),
              .wanted = 1});
