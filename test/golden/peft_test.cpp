@@ -208,9 +208,9 @@ TEST_P(Peft, ReadsPatternsOfRankAndAlpha) {
   EXPECT_TRUE(bytesOf(place / "patterns" / weights) == bytesOf(place / "refused" / weights));
   fs::remove_all(place / "refused");
   EXPECT_THAT(errorOf({{"rank_pattern", {{target, 7}}}}),
-              testing::AllOf(HasSubstr("adapter_config.json: rank_pattern: "), HasSubstr(target + " has rank 7, ")));
+              testing::AllOf(HasSubstr("adapter_config.json: rank_pattern: "), HasSubstr(target + ": has rank 7, ")));
   EXPECT_THAT(errorOf({{"alpha_pattern", {{"0..*" + target, 7}}}}),
-              testing::AllOf(HasSubstr("alpha_pattern: "), HasSubstr(".0."), HasSubstr(" has lora_alpha 7, ")));
+              testing::AllOf(HasSubstr("alpha_pattern: "), HasSubstr(".0."), HasSubstr(": has lora_alpha 7, ")));
   EXPECT_THAT(errorOf({{"rank_pattern", {{"(", 7}}}}), HasSubstr("adapter_config.json"));
   EXPECT_THAT(errorOf({{"rank_pattern", {{target, "two"}}}}), HasSubstr("damaged"));
 }

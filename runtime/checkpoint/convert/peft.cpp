@@ -169,13 +169,13 @@ void checkRanks(const ConvertedModel &model, const nlohmann::json &config, std::
     };
     const char *why = "; Espalier's adapters have one rank and one alpha";
     if (ownRank != static_cast<double>(model.adapters.rank))
-      throw PlanError(fmt::format("{} has rank {}, lora_rank of the run file is {}{}",
+      throw PlanError(fmt::format("{}: has rank {}, lora_rank of the run file is {}{}",
                                   place("rank_pattern", ownRank, rank), ownRank, model.adapters.rank,
                                   ownRank == rank ? "" : why));
     // rsLoRA scales A B by alpha / sqrt(rank), which is LoRA with another alpha. The run file has it with few digits.
     double scaled = ownAlpha * (isRankStabilized ? std::sqrt(ownRank) : 1);
     if (std::abs(scaled - model.adapters.alpha) > (isRankStabilized ? 1e-5 * std::abs(scaled) : 0))
-      throw PlanError(fmt::format("{} has lora_alpha {}{}, the run file has {}{}",
+      throw PlanError(fmt::format("{}: has lora_alpha {}{}, the run file has {}{}",
                                   place("alpha_pattern", ownAlpha, alpha), scaled,
                                   isRankStabilized ? " as LoRA without use_rslora counts" : "", model.adapters.alpha,
                                   ownAlpha == alpha ? "" : why));
