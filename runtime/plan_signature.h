@@ -1,4 +1,4 @@
-// Who compiled a plan. `compile` writes a signature beside the plan, X.plan.sig, so that the bytes of a plan depend on
+// Signatures of plans. `compile` writes a signature beside the plan, X.plan.sig, so that the bytes of a plan depend on
 // its input alone. The signature is Ed25519 over the SHA-256 digest of the plan file; OpenSSL computes both.
 //
 // X.plan.sig has two lines: "NAME PUBLIC_KEY" and "SIGNATURE", both in hexadecimal digits. Its first line, added to the
@@ -18,7 +18,7 @@ namespace espalier::rt {
 /// not signed, or an empty string.
 std::string signPlan(const std::filesystem::path &plan, std::string_view bytes);
 
-/// What is known of the signer of a plan.
+/// The signer of a plan, as far as the user knows it.
 struct PlanSigner {
   std::string name;     ///< empty: no valid signature
   bool isKnown = false; ///< the user, or one of known_signers

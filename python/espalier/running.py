@@ -10,9 +10,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import InputError
 from .planning import PathLike, Plan, compile
-from .reporting import reporter
-
-Step = dict[str, Any]
+from .reporting import Step, reporter
 
 
 @dataclasses.dataclass(frozen=True)

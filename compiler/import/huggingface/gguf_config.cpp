@@ -29,7 +29,7 @@ constexpr KeyOfTensor keysOfTensors[] = {{"tie_word_embeddings", "output.weight"
                                          {"use_bias", "blk.0.attn_q.bias", true},
                                          {"mlp_bias", "blk.0.ffn_gate.bias", true}};
 
-/// What llama.cpp assumes for keys of config.json that a file does not give. Gemma 2 divides by the root of the width
+/// The values of llama.cpp for keys of config.json that a file does not give. Gemma 2 divides by the root of the width
 /// of a head, and with 46 layers (27B) by that of the hidden width of a head.
 constexpr std::pair<const char *, const char *> assumedKeys[] = {
     {"head_dim", "hidden_size / num_attention_heads"},

@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// What a GGUF file says about its model.
+/// The description of a model in a GGUF file.
 struct GgufModel {
   std::string architecture;              ///< general.architecture
   std::map<std::string, double> numbers; ///< the keys with numbers

@@ -147,7 +147,12 @@ GgufRules ggufRules(const ConvertedModel &model) {
 std::string ropeScalingOf(const GgufFile &file) {
   std::string key = file.text("general.architecture") + ".rope.", type = file.text(key + "scaling.type");
   auto number = [&](const std::string &name, double otherwise) { return file.number(key + name).value_or(otherwise); };
+  auto refuse = [&](const std::string &why) {
+    throw PlanError(fmt::format("{}: {}", file.file().path().string(), why));
+  };
   if (auto table = file.tensors().find("rope_freqs.weight"); table != file.tensors().end()) {
+    if (table->second.type != GgufType::F32)
+      refuse("rope_freqs.weight is not of the type F32");
     std::vector<std::byte> bytes = file.read(table->first);
     int64_t count = table->second.shape.back();
     auto factorAt = [&](int64_t i) { return loadElement(pb::F32, bytes.data(), i); };
@@ -161,21 +166,20 @@ std::string ropeScalingOf(const GgufFile &file) {
         ropeFactors(scaling, {{"rope_theta", number("freq_base", 10000)}, {"head_dim", 2 * count}}).make();
     for (int64_t i = 0; i < count; ++i)
       if (float own = factorAt(i), other = loadElement(pb::F32, wanted.data(), i);
-          table->second.type != GgufType::F32 || !(std::abs(own - other) <= 1e-5F * other))
-        throw PlanError(
-            fmt::format("{}: rope_freqs.weight slows positions down otherwise than Llama 3.1 does, and only "
-                        "that is read",
-                        file.file().path().string()));
+          !(std::abs(own - other) <= 1e-5F * other))
+        refuse("rope_freqs.weight slows positions down otherwise than Llama 3.1 does, and only that is read");
     return scaling.dump();
   }
   if (type.empty() || type == "none")
     return "";
   Json scaling = {{"rope_type", type}, {"factor", number("scaling.factor", 1)}};
+  double length = number("scaling.original_context_length", 0);
+  if (!(length >= 0 && length <= INT32_MAX)) // a file may store it as any type
+    refuse(fmt::format("rope.scaling.original_context_length is {}", length));
   if (type == "yarn")
-    scaling["original_max_position_embeddings"] = static_cast<int64_t>(number("scaling.original_context_length", 0));
+    scaling["original_max_position_embeddings"] = static_cast<int64_t>(length);
   else if (type != "linear")
-    throw PlanError(fmt::format("{}: rope.scaling.type is {}, and linear, yarn and Llama 3's are read",
-                                file.file().path().string(), type));
+    refuse(fmt::format("rope.scaling.type is {}, and linear, yarn and Llama 3's are read", type));
   return scaling.dump();
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/status.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
@@ -70,12 +71,21 @@ Json preTokenizerNamed(const std::string &name) {
   return {{"type", "Sequence"}, {"pretokenizers", steps}};
 }
 
-/// Returns the merges of a model with scores.
+/// The bytes of a token with a score. All its cuts in two are looked up, which takes the square of its length; the
+/// longest tokens of Gemma have 93.
+constexpr size_t mostTokenBytes = 256;
+
+/// Returns the merges of a model with scores. Throws PlanError if a score is no number or a token is too long.
 Json mergesByScore(const Held &held) {
   const std::vector<double> &scores = held.list("scores").numbers;
   if (scores.size() != held.tokens.size())
     throw PlanError(fmt::format("{}: has {} scores of {} tokens", held.file.file().path().string(), scores.size(),
                                 held.tokens.size()));
+  for (size_t id = 0; id < scores.size(); ++id)
+    if (std::isnan(scores[id]) || held.tokens[id].size() > mostTokenBytes)
+      throw PlanError(fmt::format("{}: token {} has {} bytes and the score {}; wanted at most {} bytes and a number",
+                                  held.file.file().path().string(), id, held.tokens[id].size(), scores[id],
+                                  mostTokenBytes));
   std::unordered_map<std::string_view, size_t> ids;
   for (size_t id = 0; id < held.tokens.size(); ++id)
     if (held.types[id] == normalType)

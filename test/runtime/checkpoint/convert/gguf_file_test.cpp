@@ -4,6 +4,7 @@
 #include "runtime/kernels/element.h"
 #include "test/runtime/checkpoint/convert/convert_fixture.h"
 
+#include <cmath>
 #include <fmt/format.h>
 
 namespace espalier::rt {
@@ -68,6 +69,41 @@ TEST_F(Gguf, ReadsKeysAndTensors) {
   EXPECT_EQ(file.tensors().at("a").shape, (std::vector<int64_t>{3, 4}));
   EXPECT_EQ(file.tensors().at("b").begin - file.tensors().at("a").begin, 64u);
   EXPECT_EQ(systemAt(folder / "x.gguf"), WeightSystem::Gguf);
+}
+
+TEST_F(Gguf, RefusesValuesThatAnotherTypeHolds) {
+  constexpr uint32_t f16Type = 1, f64Value = 12, textValue = 8;
+  auto llama = [&](uint64_t tensors, uint64_t keys) {
+    Maker maker;
+    maker.start(3, tensors, keys).text("general.architecture").number(textValue).text("llama");
+    return maker;
+  };
+  std::string halves = llama(1, 1).tensor("rope_freqs.weight", {32}, f16Type, 0).with(64);
+  EXPECT_THAT(errorOf([&] { ropeScalingOf(GgufFile(written(halves))); }), HasSubstr("is not of the type F32"));
+  for (double length : {1e300, -1.0, std::nan("")}) {
+    Maker maker = llama(0, 3);
+    maker.text("llama.rope.scaling.type").number(textValue).text("yarn");
+    maker.text("llama.rope.scaling.original_context_length").number(f64Value).number(length);
+    EXPECT_THAT(errorOf([&] { ropeScalingOf(GgufFile(written(maker.with(0)))); }),
+                HasSubstr("original_context_length is"));
+  }
+}
+
+TEST_F(Gguf, RefusesTokensThatCannotBeOrdered) {
+  constexpr uint32_t f32Value = 6, textValue = 8, arrayValue = 9;
+  auto errorOfTokens = [&](const std::string &token, float score) {
+    Maker maker;
+    maker.start(3, 0, 3).text("tokenizer.ggml.model").number(textValue).text("llama");
+    maker.text("tokenizer.ggml.tokens").number(arrayValue).number(textValue).number(uint64_t(2)).text("a").text(token);
+    maker.text("tokenizer.ggml.scores").number(arrayValue).number(f32Value).number(uint64_t(2));
+    maker.number(1.0F).number(score);
+    Path file = written(maker.with(0));
+    return errorOf([&] { tokenizerFilesInGguf(file); });
+  };
+  EXPECT_EQ(errorOfTokens("b", 2), "");
+  EXPECT_THAT(errorOfTokens("b", std::nanf("")), HasSubstr("token 1 has 1 bytes and the score nan"));
+  EXPECT_EQ(errorOfTokens(std::string(256, 'b'), 2), "");
+  EXPECT_THAT(errorOfTokens(std::string(257, 'b'), 2), HasSubstr("wanted at most 256 bytes"));
 }
 
 TEST_F(Gguf, DecodesBlocksAndShiftsNorms) {
@@ -200,7 +236,7 @@ TEST_F(Gguf, ReadsScaledPositions) {
     return folder / "x.gguf";
   };
   EXPECT_THAT(errorOf([&] { ropeScalingOf(GgufFile(written({}))); }), HasSubstr("otherwise than Llama 3.1 does"));
-  // As llama.cpp's converter writes them for heads of 16 columns, in the order of the columns.
+  // llama.cpp's converter writes these factors for heads of 16 columns.
   factors = {1, 1, 1, 1, 2.6945297, 8, 8, 8};
   EXPECT_EQ(nlohmann::json::parse(ropeScalingOf(GgufFile(written({}))))["factor"], 8);
   factors.clear();
