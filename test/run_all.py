@@ -3,10 +3,12 @@
 
 Usage: run_all.py BUILD [FILTER]      FILTER: a program (`executor` or `executor_test`), a lit file or folder
                                       (`e2e/tour.test`, `test/dialects/model`), or `lit` for all lit tests
+       run_all.py BUILD --share N     of each program that takes a minute or more, one of N parts of its tests: commit K
+                                      of the history runs part K mod N
        run_all.py --target FILTER     prints the build target that FILTER needs
 
-Prints each failure with its output. The last line is `N passed, M failed, K skipped`. A sanitizer report counts as
-a failure, even in a process that its test expects to fail.
+Prints each failure with its output, and the names of all failures at the end. The last line is
+`N passed, M failed, K skipped`. A sanitizer report counts as a failure, even in a process that its test expects to fail.
 
 The longest tests start first, by the seconds of the last run in BUILD/test/.lit_test_times.txt. A build folder without
 this file uses test/.lit_test_times.txt, which lists programs and lit tests of 10 seconds and more. lit reads the same files.
@@ -32,9 +34,10 @@ def reporting_to(log):
 
 
 def with_reports(log, counts):
-    """Adds the sanitizer reports in LOG.PID to the counts of tests and the text of their failures."""
-    reports = [path.read_text(errors="replace")[:8000] for path in sorted(log.parent.glob(log.name + ".*"))]
-    return counts[0], counts[1] + len(reports), counts[2], "\n".join([counts[3], *reports]) if reports else counts[3]
+    """Adds the sanitizer reports in LOG.PID to the counts of tests and to their failures."""
+    reports = [("sanitizer report " + path.name, path.read_text(errors="replace")[:8000])
+               for path in sorted(log.parent.glob(log.name + ".*"))]
+    return counts[0], counts[1] + len(reports), counts[2], counts[3] + reports
 
 
 def timed(run):
@@ -43,11 +46,15 @@ def timed(run):
     return run(), time.monotonic() - begin
 
 
-def recorded_times(build):
-    """Returns the seconds of the programs and lit tests that lit's file of test times lists."""
-    file = build / "test/.lit_test_times.txt"
-    lines = (file if file.exists() else SOURCES / file.name).read_text().splitlines()
+def read_times(folder):
+    """Returns the seconds of the programs and lit tests in lit's file of test times."""
+    lines = (folder / ".lit_test_times.txt").read_text().splitlines()
     return {name: float(seconds) for seconds, name in (line.split(maxsplit=1) for line in lines)}
+
+
+def recorded_times(build):
+    """Returns the seconds of the last run in a build folder; of those in the sources if there was none."""
+    return read_times(build / "test" if (build / "test/.lit_test_times.txt").exists() else SOURCES)
 
 
 def record_times(build, times):
@@ -56,10 +63,15 @@ def record_times(build, times):
     (build / "test/.lit_test_times.txt").write_text("".join(lines))
 
 
-def run_program(program, scratch):
-    """Returns (passed, failed, skipped, text of the failures) of one GoogleTest program."""
+def run_program(program, scratch, parts):
+    """Returns (passed, failed, skipped, [(name, text) of a failure]) of one of the parts of a GoogleTest program."""
     log = pathlib.Path(scratch, "reports", program.name)
-    return with_reports(log, count_program(program, scratch, reporting_to(log)))
+    environment = reporting_to(log)
+    if parts > 1:
+        commits = subprocess.run(["git", "-C", str(SOURCES), "rev-list", "--count", "HEAD"], text=True,
+                                 stdout=subprocess.PIPE, check=False).stdout
+        environment |= {"GTEST_TOTAL_SHARDS": str(parts), "GTEST_SHARD_INDEX": str(int(commits or 0) % parts)}
+    return with_reports(log, count_program(program, scratch, environment))
 
 
 def count_program(program, scratch, environment):
@@ -70,17 +82,18 @@ def count_program(program, scratch, environment):
     try:
         tests = [t for suite in json.loads(report.read_text())["testsuites"] for t in suite["testsuite"]]
     except (OSError, ValueError):
-        return 0, 1, 0, f"{program.name} ended with {result.returncode} before its report:\n{result.stdout[-4000:]}"
+        return 0, 1, 0, [(program.name, f"ended with {result.returncode} before its report:\n{result.stdout[-4000:]}")]
     failed = [t for t in tests if t.get("failures")]
     skipped = [t for t in tests if t.get("result") == "SKIPPED"]
     crashed = 1 if result.returncode and not failed else 0
-    text = result.stdout[-8000:] if crashed else "\n".join(
-        f"{test['classname']}.{test['name']}: {failure['failure']}" for test in failed for failure in test["failures"])
-    return len(tests) - len(failed) - len(skipped), len(failed) + crashed, len(skipped), text
+    failures = [(program.name, result.stdout[-8000:])] if crashed else [
+        (f"{program.name} --gtest_filter={test['classname']}.{test['name']}",
+         "\n".join(failure["failure"] for failure in test["failures"])) for test in failed]
+    return len(tests) - len(failed) - len(skipped), len(failed) + crashed, len(skipped), failures
 
 
 def run_lit(build, path, scratch):
-    """Returns (passed, failed, skipped, text) of the lit tests below a path in the folder test/."""
+    """Returns (passed, failed, skipped, [(name, text) of a failure]) of the lit tests below a path in the folder test/."""
     log = pathlib.Path(scratch, "reports", "lit")
     prefix = subprocess.run(["llvm-config-19", "--prefix"], text=True, capture_output=True, check=True).stdout.strip()
     report = pathlib.Path(scratch, "lit.json")
@@ -91,12 +104,12 @@ def run_lit(build, path, scratch):
     try:
         tests = json.loads(report.read_text())["tests"]
     except (OSError, ValueError):
-        return with_reports(log, (0, 1, 0, result.stdout[-8000:]))
+        return with_reports(log, (0, 1, 0, [("lit", result.stdout[-8000:])]))
     codes = [t["code"] for t in tests]
     passed = codes.count("PASS")
     skipped = codes.count("UNSUPPORTED")
-    text = "\n".join(t["name"] + "\n" + t["output"] for t in tests if t["code"] not in ("PASS", "UNSUPPORTED"))
-    return with_reports(log, (passed, len(codes) - passed - skipped, skipped, text))
+    failures = [(t["name"], t["output"]) for t in tests if t["code"] not in ("PASS", "UNSUPPORTED")]
+    return with_reports(log, (passed, len(codes) - passed - skipped, skipped, failures))
 
 
 def selected(name):
@@ -120,31 +133,36 @@ def main():
         print(selected(sys.argv[2])[0] or "lit_tools")
         return 0
     build = pathlib.Path(sys.argv[1]).resolve()
-    program, lit_path = selected(sys.argv[2]) if len(sys.argv) > 2 else ("*_test", "")
-    expected = recorded_times(build)
+    shares = int(sys.argv[3]) if sys.argv[2:3] == ["--share"] else 1
+    program, lit_path = selected(sys.argv[2]) if len(sys.argv) == 3 else ("*_test", "")
+    expected, usual = recorded_times(build), read_times(SOURCES)
     programs = sorted((build / "test/bin").glob(program), key=lambda p: (-expected.get(p.name, 0), p)) if program else []
-    totals, times = [0, 0, 0], {}
+    totals, times, failures = [0, 0, 0], {}, []
 
     def add(name, counts, seconds):
         print(f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped in {seconds:.1f} s", flush=True)
         for i in range(3):
             totals[i] += counts[i]
-        if counts[3]:
-            print(counts[3])
+        for failure in counts[3]:
+            print(*failure, sep="\n")
+        failures.extend(failure[0] for failure in counts[3])
 
     with tempfile.TemporaryDirectory() as scratch:
         os.chmod(scratch, 0o755)  # for tests that change the user
         pathlib.Path(scratch, "reports").mkdir()
         os.chmod(pathlib.Path(scratch, "reports"), 0o777)
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            running = {pool.submit(timed, lambda p=p: run_program(p, scratch)): p.name for p in programs}
+            parts = {p: shares if usual.get(p.name, 0) >= 60 else 1 for p in programs}
+            running = {pool.submit(timed, lambda p=p: run_program(p, scratch, parts[p])): p.name for p in programs}
             for ended in concurrent.futures.as_completed(running):
                 counts, times[running[ended]] = ended.result()
                 add(running[ended], counts, times[running[ended]])
-        if times:
+        if times and shares == 1:
             record_times(build, times)
         if lit_path is not None:
             add("lit", *timed(lambda: run_lit(build, lit_path, scratch)))
+    for failure in failures:
+        print("failed:", failure)
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     return 1 if totals[1] or not totals[0] else 0
 

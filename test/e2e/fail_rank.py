@@ -53,8 +53,9 @@ for i, number in enumerate(numbers):
     else:
         os.kill(target, getattr(signal, number))
 print(process.communicate(timeout=60 * slowdown)[0], end="")
-while any(runs(pid) for pid in ranks.values()) and time.monotonic() - begin < 5 * slowdown:
-    time.sleep(0.02)  # waits for processes that end with their parent
+closed = time.monotonic()  # a process closes its output some time before it has ended
+while any(runs(pid) for pid in ranks.values()) and time.monotonic() - closed < 5 * slowdown:
+    time.sleep(0.02)
 print("in time" if time.monotonic() - begin < 5 * slowdown else "too late")
 print("left:", [rank for rank, pid in ranks.items() if runs(pid)])
 print("exit", process.returncode)
