@@ -28,12 +28,17 @@ def call(words: Sequence[str]) -> str:
     done = subprocess.run([str(PATH), *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == 0:
         return done.stdout.decode()
-    findings, lines = _findings(done.stderr.decode(errors="replace"))
-    exception = _EXCEPTIONS.get(done.returncode, RunError)
+    raise error_of(done.returncode, done.stderr)
+
+
+def error_of(code: int, errors: bytes) -> EspalierError:
+    """Returns the exception for the exit code of a command and what it wrote to standard error."""
+    findings, lines = _findings(errors.decode(errors="replace"))
+    exception = _EXCEPTIONS.get(code, RunError)
     text = "\n".join(lines).removeprefix("espalier: error: ")
-    if done.returncode < 0:
-        text = f"the command ended by signal {-done.returncode}" + (": " + text if text else "")
-    raise exception(text or f"the command ended with {done.returncode}", findings=findings)
+    if code < 0:
+        text = f"the command ended by signal {-code}" + (": " + text if text else "")
+    return exception(text or f"the command ended with {code}", findings=findings)
 
 
 def ask(words: Sequence[str]) -> Any:

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import html
-from typing import Any, Protocol, Sequence
+import math
+from typing import Any, Optional, Protocol, Sequence
 
 _COLORS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#994455", "#997700", "#004488")
 
@@ -83,3 +84,34 @@ def _timeline(events: list[dict[str, Any]]) -> str:
     size = f'width="600" height="{height * len(stages)}"'
     return (f'<svg {size} role="img" aria-label="timeline of a step">{shapes}</svg>'
             f"<p>0 to {end / 1e3:.4g} ms; blue forward, red backward, green weight gradient, grey once per step</p>")
+
+
+def loss_html(training: Sequence[tuple[int, Optional[float]]], evaluations: Sequence[tuple[int, Optional[float]]],
+              caption: str) -> str:
+    """Returns a picture of losses over steps: a line for training, and points for evaluations. Losses that are None or
+    not finite are left out."""
+    def finite(points: Sequence[tuple[int, Optional[float]]]) -> list[tuple[int, float]]:
+        return [(step, loss) for step, loss in points if loss is not None and math.isfinite(loss)]
+    lines = [("training", _COLORS[0], finite(training)), ("evaluation", _COLORS[4], finite(evaluations))]
+    points = [point for _, _, line in lines for point in line]
+    if not points:
+        return f"<p>{html.escape(caption)}</p>"
+    first, last = min(step for step, _ in points), max(step for step, _ in points)
+    low, high = min(loss for _, loss in points), max(loss for _, loss in points)
+
+    def place(step: int, loss: float) -> str:
+        across = (step - first) / (last - first) if last > first else 0.5
+        down = (high - loss) / (high - low) if high > low else 0.5
+        return f"{50 + 540 * across:.1f},{10 + 160 * down:.1f}"
+    shapes, legend = "", ""
+    for name, color, line in lines:
+        if line:
+            shapes += f'<polyline fill="none" stroke="{color}" points="{" ".join(place(*point) for point in line)}"/>'
+            legend += f'<span style="color:{color}">&#9632;</span> {name} {line[-1][1]:.4g} &nbsp; '
+        for step, loss in line if name == "evaluation" or len(line) == 1 else ():
+            x, y = place(step, loss).split(",")
+            shapes += f'<circle cx="{x}" cy="{y}" r="3" fill="{color}"><title>{name}, step {step}: {loss:.4g}</title></circle>'
+    texts = ((0, 15, f"{high:.4g}"), (0, 175, f"{low:.4g}"), (50, 190, f"step {first}"), (530, 190, f"step {last}"))
+    shapes += "".join(f'<text x="{x}" y="{y}" font-size="11" fill="currentColor">{text}</text>' for x, y, text in texts)
+    return (f'<svg viewBox="0 0 600 195" style="max-width:600px" role="img" aria-label="losses">{shapes}</svg>'
+            f"<p>{legend}</p><p>{html.escape(caption)}</p>")

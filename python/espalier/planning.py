@@ -14,27 +14,31 @@ from .notebook import plan_html
 
 PathLike = Union[str, "os.PathLike[str]"]
 Pins = Union[str, Mapping[str, Any], None]
+Sets = Union[Mapping[str, Any], Iterable[str]]  #: ``{"section.key": value}`` or ``["section.key=value"]``
 
 
-def _pin_words(pins: Union[str, Mapping[str, Any]]) -> str:
-    """Formats pins: ``{"tp": 8, "stage_layers": [19, 21]}`` becomes ``tp=8,stage_layers=[19,21]``."""
-    if isinstance(pins, str):
-        return pins
-
+def _assignments(values: Mapping[str, Any]) -> list[str]:
+    """Formats values: ``{"tp": 8, "stage_layers": [19, 21]}`` becomes ``["tp=8", "stage_layers=[19,21]"]``."""
     def word(value: Any) -> str:
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, (list, tuple)):
             return "[" + ",".join(word(item) for item in value) + "]"
-        return str(value)
-    return ",".join(f"{key}={word(value)}" for key, value in pins.items())
+        return "null" if value is None else str(value)
+    return [f"{key}={word(value)}" for key, value in values.items()]
 
 
-def _run_words(run: PathLike, cluster: Optional[str], sets: Iterable[str]) -> list[str]:
+def _pin_words(pins: Union[str, Mapping[str, Any]]) -> str:
+    return pins if isinstance(pins, str) else ",".join(_assignments(pins))
+
+
+def _run_words(run: PathLike, cluster: Optional[str], sets: Sets) -> list[str]:
     words = [os.fspath(run)]
     if cluster:
         words += ["--cluster", cluster]
-    for assignment in sets:
+    if isinstance(sets, str):
+        raise TypeError(f"sets is a dict or a list, such as {{'section.key': value}}; got the text {sets!r}")
+    for assignment in _assignments(sets) if isinstance(sets, Mapping) else sets:
         words += ["--set", assignment]
     return words
 
@@ -170,13 +174,16 @@ class Explanation:
         return f"<table><tr><th>value</th><th></th><th>reason</th></tr>{rows}</table>"
 
 
-def plan(run: PathLike, *, pin: Pins = None, cluster: Optional[str] = None, sets: Iterable[str] = (),
-         devices: Optional[int] = None, target: str = "cpu") -> Plan:
+def plan(run: PathLike, *, pin: Pins = None, cluster: Optional[str] = None, sets: Sets = (),
+         devices: Optional[int] = None, target: str = "cpu", system: Optional[str] = None,
+         report: Optional[PathLike] = None) -> Plan:
     """Searches the best plan of a run file. Needs no device.
 
     ``pin``: restricts the search, for example ``{"tp": 8}`` or ``"tp=8,pp=2"``. ``cluster``: a cluster's name,
-    ``NAME:HOSTSxDEVICES`` or a file; overrides the run file's cluster. ``sets``: ``"section.key=value"``; overrides
-    values of the run file. ``devices``: plans for another number of devices. ``target``: ``cpu`` or ``cuda``.
+    ``NAME:HOSTSxDEVICES`` or a file; overrides the run file's cluster. ``sets``: ``{"section.key": value}`` or
+    ``["section.key=value"]``; overrides values of the run file. ``devices``: plans for another number of devices.
+    ``target``: ``cpu`` or ``cuda``. ``system``: the software that will run the plan, such as ``megatron_core``.
+    ``report``: a file for a report as HTML.
 
     Raises :class:`InputError`, and :class:`DoesNotFitError` if no plan fits.
     """
@@ -186,25 +193,30 @@ def plan(run: PathLike, *, pin: Pins = None, cluster: Optional[str] = None, sets
         asked += ["--pin", _pin_words(pin)]
     if devices is not None:
         asked += ["--devices", str(devices)]
-    return Plan(command.ask(["plan", *words, *asked]), words, asked)
+    if system is not None:
+        asked += ["--system", system]
+    reported = [] if report is None else ["--report", os.fspath(report)]
+    return Plan(command.ask(["plan", *words, *asked, *reported]), words, asked)
 
 
-def compile(run: Union[PathLike, Plan], output: PathLike, *, cluster: Optional[str] = None, sets: Iterable[str] = (),
-            target: str = "cpu") -> CompiledPlan:
+def compile(run: Union[PathLike, Plan], output: PathLike, *, cluster: Optional[str] = None, sets: Sets = (),
+            target: str = "cpu", here: bool = False) -> CompiledPlan:
     """Compiles a run file, or the run of a :class:`Plan`, to the .plan file ``output``.
 
-    A Plan includes its cluster, sets and target.
+    A Plan includes its cluster, sets and target. ``here``: a run file without a cluster is for this machine.
     """
     if isinstance(run, Plan):
         words = run.compile_words()
     else:
         words = [*_run_words(run, cluster, sets), "--target", target]
+    if here:
+        words = [*words, "--here"]
     text = command.call(["compile", *words, "-o", os.fspath(output), "--error-format", "json"])
     return CompiledPlan(os.fspath(output), text.strip())
 
 
 def explain(run: PathLike, key: Optional[str] = None, *, cluster: Optional[str] = None,
-            sets: Iterable[str] = ()) -> Explanation:
+            sets: Sets = ()) -> Explanation:
     """Explains the origin and the effect of all values of a run file, or of one key or section."""
     answer = command.ask(["explain", *_run_words(run, cluster, sets), *([key] if key else [])])
     return Explanation(answer["keys"], answer["derived"], answer["warnings"])

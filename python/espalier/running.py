@@ -9,7 +9,8 @@ import tempfile
 from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import InputError
-from .planning import PathLike, Plan, compile
+from .notebook import loss_html
+from .planning import PathLike, Plan, Sets, compile
 from .reporting import Step, reporter
 
 
@@ -35,6 +36,12 @@ class Metrics:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.describe()}>"
+
+    def _repr_html_(self) -> str:
+        """Returns the losses of training and of evaluations as a picture for notebooks."""
+        return loss_html([(step["step"], step.get("loss")) for step in self.steps],
+                         [(line["evaluation_after_step"], line.get("evaluation_loss")) for line in self.evaluations],
+                         self.describe())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +99,18 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
                     resume, threads, tell)
     trained, evaluated = _sort(lines)
     return RunResult(trained, evaluated, None if checkpoint is None else os.fspath(checkpoint))
+
+
+def train(run_file: PathLike, *, output: Optional[PathLike] = None, cluster: Optional[str] = None, sets: Sets = (),
+          **options: Any) -> RunResult:
+    """Compiles a run file and trains by its plan in this process, as ``espalier train`` does.
+
+    ``output``: the .plan file to keep. ``cluster`` and ``sets`` are those of :func:`compile`; without a cluster, the run
+    is for this machine. ``options``: those of :func:`run`, such as ``data``, ``steps`` and ``checkpoint``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        plan = output if output is not None else os.path.join(folder, "run.plan")
+        return run(compile(run_file, plan, cluster=cluster, sets=sets, here=True), **options)
 
 
 def read_metrics(file: PathLike) -> Metrics:

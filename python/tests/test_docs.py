@@ -15,7 +15,7 @@ def test_examples(run_file, text, tmp_path, monkeypatch):
     shutil.copy(run_file, tmp_path / "tiny_gpt.yaml")
     shutil.copy(text, tmp_path / "text.txt")
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     exec(compile("\n".join(blocks), "python.md", "exec"), {})
 
 

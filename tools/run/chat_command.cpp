@@ -1,6 +1,7 @@
 // `espalier chat`: a conversation with the model of a folder, on the terminal.
 #include "tools/commands.h"
 #include "tools/run/chat_format.h"
+#include "tools/run/describe_completion.h"
 #include "tools/run/model_arguments.h"
 
 #include "runtime/generate/chat_prompt.h"
@@ -24,6 +25,7 @@ struct ChatArguments {
   std::string system, chatTemplate;
   std::optional<int64_t> maxTokens;
   rt::Sampling sampling{.temperature = 0.7, .topP = 0.95};
+  bool json = false;
 };
 
 /// The conversation so far, and the model that answers.
@@ -36,7 +38,8 @@ public:
       messages.push_back({"system", arguments.system});
   }
 
-  /// Prints the answer to a message while it is generated. Without a format of chats, continues the text.
+  /// Prints the answer to a message while it is generated, or as JSON at its end. Without a format of chats, continues
+  /// the text.
   void say(const std::string &text) {
     rt::Request request;
     messages.push_back({"user", text});
@@ -47,28 +50,38 @@ public:
     request.sampling = arguments.sampling;
     request.sampling.seed += turns++;
     if (std::string reason = rt::whyNotServed(request, decoder.sizes()); !reason.empty()) {
+      if (arguments.json)
+        throw rt::PlanError(reason);
       messages.pop_back();
       fmt::print(stderr, "espalier: note: {}\n", reason);
       return;
     }
     if (!format.found.chat)
       print(rt::textOfPrompt(tokenizer, request.prompt));
-    std::string answer;
+    size_t promptTokens = request.prompt.size();
+    rt::Completion answer;
     bool isEnded = false;
     generator.add(std::move(request), [&](const rt::News &news) {
       print(news.text);
-      answer += news.text;
-      isEnded = news.end != nullptr;
+      if ((isEnded = news.end != nullptr))
+        answer = *news.end;
       return true;
     });
     while (!isEnded)
       generator.step();
     print("\n");
-    messages.push_back({"assistant", answer});
+    if (arguments.json)
+      fmt::print("{}\n", describeCompletion(promptTokens, answer).dump(-1, ' ', false, Json::error_handler_t::replace));
+    std::fflush(stdout);
+    messages.push_back({"assistant", answer.text});
   }
 
 private:
-  static void print(const std::string &text) {
+  using Json = nlohmann::ordered_json;
+
+  void print(const std::string &text) const {
+    if (arguments.json)
+      return;
     fmt::print("{}", text);
     std::fflush(stdout);
   }
@@ -110,6 +123,15 @@ std::optional<std::string> readLine(bool isTerminal) {
   return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
 }
 
+/// Returns the text of a line that is a JSON string. Throws PlanError for other lines.
+std::string parseMessage(const std::string &line) {
+  auto message = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!message.is_string())
+    throw rt::PlanError(fmt::format("standard input: with --json a line is a JSON string, such as \"Hello\"; got {}",
+                                    line.substr(0, 40)));
+  return message;
+}
+
 int chat(ChatArguments &arguments) {
   arguments.model.texts = 1;
   if (!isFolderOrGguf(arguments.model.plan))
@@ -130,12 +152,12 @@ int chat(ChatArguments &arguments) {
   Conversation conversation(arguments, model, format, decoder);
   for (const std::string &prompt : arguments.prompts)
     conversation.say(prompt);
-  bool isTerminal = isatty(STDIN_FILENO) == 1;
+  bool isTerminal = isatty(STDIN_FILENO) == 1 && !arguments.json;
   while (arguments.prompts.empty())
     if (std::optional<std::string> line = readLine(isTerminal); !line)
       break;
     else if (!line->empty())
-      conversation.say(*line);
+      conversation.say(arguments.json ? parseMessage(*line) : *line);
   return Success;
 }
 
@@ -159,6 +181,7 @@ void addChatCommand(const Verb &app) {
   verb.option("--temperature", arguments->sampling.temperature, "default 0.7; 0: the best token each time")
       .range(0.0, 1e6);
   addSamplingOptions(verb, arguments->sampling);
+  verb.flag("--json", arguments->json, "print each answer as JSON; a line of standard input is then a JSON string");
   verb.action([arguments] { return chat(*arguments); });
 }
 

@@ -1,6 +1,7 @@
 // `espalier generate`: reads prompts and prints completions.
 #include "tools/commands.h"
 #include "tools/run/chat_format.h"
+#include "tools/run/describe_completion.h"
 #include "tools/run/model_arguments.h"
 
 #include "messages/data_error.h"
@@ -153,25 +154,12 @@ std::vector<rt::Completion> completeAll(rt::Decoder &decoder, const Model &model
   return completions;
 }
 
-double perSecond(double count, double seconds) { return seconds > 0 ? count / seconds : 0; }
-
-nlohmann::ordered_json describe(const rt::Request &request, const rt::Completion &completion) {
-  auto generated = static_cast<double>(completion.tokens.size());
-  return {
-      {"tokens", completion.tokens},
-      {"text", completion.text},
-      {"finish_reason", std::string(rt::finishName(completion.finish))},
-      {"prefill_tokens_per_second", perSecond(static_cast<double>(request.prompt.size()), completion.prefillSeconds)},
-      // The first token comes from the prefill.
-      {"decode_tokens_per_second", perSecond(std::max(0.0, generated - 1), completion.decodeSeconds)}};
-}
-
 void print(const GenerateArguments &arguments, const Model &model, const std::vector<rt::Request> &requests,
            const std::vector<rt::Completion> &completions) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (size_t i = 0; i < requests.size(); ++i) {
     if (arguments.json)
-      all.push_back(describe(requests[i], completions[i]));
+      all.push_back(describeCompletion(requests[i].prompt.size(), completions[i]));
     else if (model.tokenizer)
       fmt::print("{}{}\n", arguments.isChat ? "" : rt::textOfPrompt(*model.tokenizer, requests[i].prompt),
                  completions[i].text);

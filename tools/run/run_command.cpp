@@ -215,6 +215,7 @@ void requirePlaces(const RunArguments &arguments, const std::string &target) {
 
 int runPlanFile(RunArguments &arguments) {
   std::string topology, steps;
+  bool printsJson = false;
   std::optional<rt::Program> prepared;
   arguments.options.keepGradients = !arguments.dumpGradients.empty();
   arguments.options.keepParameters = !arguments.dumpParameters.empty();
@@ -231,17 +232,19 @@ int runPlanFile(RunArguments &arguments) {
     }
     steps = rt::isForEvaluation(plan.settings()) ? "" : ", " + chooseSteps(arguments, plan.settings());
     topology = chooseComm(arguments.comm, plan, arguments.plan, arguments.options);
+    printsJson = arguments.json && arguments.options.log;
+    arguments.options.log &= !arguments.quiet;
     if (arguments.options.log)
       printNote(read);
     int hostRanks = arguments.options.hostRanks(rt::Mesh(plan.mesh()).ranks());
-    noteThreads(arguments.options, hostRanks);
+    if (!arguments.quiet)
+      noteThreads(arguments.options, hostRanks);
     if (arguments.options.log && !rt::isForEvaluation(plan.settings()))
       noteScheduleEnd(arguments.options, plan.settings());
     arguments.options.threads = rt::threadsPerRank(arguments.options.threads, hostRanks);
     chooseDevice(arguments.device, plan, arguments.plan);
     prepared.emplace(std::move(plan), arguments.options.threads);
   });
-  bool printsJson = arguments.json && arguments.options.log;
   arguments.options.log &= !arguments.json;
   const rt::Program &program = *prepared;
   std::string level = program.backend().level();
@@ -309,6 +312,7 @@ void addRunOptions(const Verb &run, RunArguments &arguments) {
                                "optimizer steps in total; default: the plan's lr_schedule.total_steps, or 1")
                         .range(1, mostSteps);
   run.option("--metrics", options.metrics, "write a JSON line per step here");
+  run.flag("-q,--quiet", arguments.quiet, "print warnings and errors only; with --json also the object at the end");
   run.option("--log-every", options.logEvery,
              "steps between log lines; default: 1, and on a terminal one progress line in place of them")
       .range(1, mostSteps);

@@ -15,6 +15,7 @@ namespace espalier {
 struct RunArguments {
   std::string plan, device, report, dumpGradients, dumpParameters;
   bool json = false; ///< print one object at the end in place of the log
+  bool quiet = false; ///< no log and no notes, only warnings and errors
   bool allowsNan = false, savesHf = false, requiresSigner = false;
   CommArguments comm;
   rt::RunOptions options;

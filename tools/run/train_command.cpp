@@ -89,7 +89,7 @@ int train(TrainArguments &arguments) {
   ChildResult compiled = runOwnCommand(compile, ChildOutput::Captured);
   if (compiled.exitCode != Success)
     return compiled.exitCode;
-  if (!arguments.run.json)
+  if (!arguments.run.json && !arguments.run.quiet)
     showPlan(arguments, nlohmann::json::parse(compiled.output));
   return runPlanFile(arguments.run);
 }
