@@ -42,7 +42,8 @@ std::optional<Failure> Watch::judge(std::span<const Sight> ranks, bool isPoll) {
 
 bool Watch::isSilent(Silence &silence, const Sight &sight) const {
   bool hasChanged = sight.beats != silence.beats;
-  silence = {sight.beats, hasChanged || sight.status ? 0 : silence.polls + 1};
+  bool isOver = sight.hasLeft || sight.status; // a process may write its last output and end for as long as it takes
+  silence = {sight.beats, hasChanged || isOver ? 0 : silence.polls + 1};
   return silence.polls >= patience.silentPolls;
 }
 

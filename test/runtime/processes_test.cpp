@@ -116,6 +116,24 @@ TEST(Processes, LeavingEarlyIsAFailure) {
   EXPECT_EQ(failure->message, "its process ended before its work was done");
 }
 
+/// The last output of this rank takes longer than the silence that a working rank may keep.
+TEST(Processes, ARankThatHasDoneItsWorkMayEndSlowly) {
+  ShmWorld world(2, operandBytes);
+  std::vector<Process> processes = spawn(world, [](int rank) {
+    auto write = [](void *, const char *, size_t bytes) -> ssize_t {
+      std::this_thread::sleep_for(milliseconds(500));
+      return static_cast<ssize_t>(bytes);
+    };
+    if (rank == 1)
+      std::fputs("the end",
+                 fopencookie(nullptr, "w", {.read = nullptr, .write = write, .seek = nullptr, .close = nullptr}));
+    return 0;
+  });
+  EXPECT_FALSE(supervise(processes, world, {.patience = {.pollMilliseconds = 20, .silentPolls = 5}}));
+  for (const Process &process : processes)
+    EXPECT_EQ(process.status, 0) << "rank " << process.rank;
+}
+
 /// This rank does not check for a stop, and would run for a minute.
 TEST(Processes, RanksThatDoNotStopAreKilled) {
   ShmWorld world(2, operandBytes);
