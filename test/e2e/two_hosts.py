@@ -124,9 +124,9 @@ with tempfile.TemporaryDirectory() as folder:
             ip("-n", first, "link", "set", cables[0], "up")
         print(process.communicate(timeout=float(patience or 120))[0], end="")
         if fate:
-            while any(processes_of(name) for name in names) and time.monotonic() < begin + 10:
+            while any(processes_of(name) for name in names) and time.monotonic() < begin + 10 * slowdown:
                 time.sleep(0.05)
-            print("in time" if time.monotonic() - begin < 5 else f"too late: {time.monotonic() - begin:.1f} s")
+            print("in time" if time.monotonic() - begin < 5 * slowdown else f"too late: {time.monotonic() - begin:.1f} s")
         print("left:", [len(processes_of(name)) for name in names])
         print("exit", process.returncode)
     finally:
