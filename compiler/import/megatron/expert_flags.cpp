@@ -21,8 +21,10 @@ std::optional<int64_t> denseLayersFirst(const std::string &bare, int64_t layers)
 /// Checks that every layer has experts. Megatron's flag is a period or a list of ones and zeros, such as ([1]*48).
 void checkLayers(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool statesModel) {
   const char *flag = "--moe-layer-freq";
-  if (!statesModel) {
-    given.value(flag, "the base file's model decides which layers have experts");
+  bool isHybrid = hasHybridPattern(given);
+  if (!statesModel || isHybrid) {
+    given.value(flag, isHybrid ? "--hybrid-layer-pattern decides which layers have experts"
+                               : "the base file's model decides which layers have experts");
     return;
   }
   std::string frequency = given.value(flag, "every layer has experts").value_or("1"), bare;
@@ -71,7 +73,11 @@ void writeBiasedRouter(GivenFlags &given, RunFileWriter &yaml) {
     yaml.put(section + key, given.number(flag, section + key).value_or("1"), given.isGiven(flag) ? flag : "");
   int64_t shared = given.count(sharedFlag, section + "shared_expert_num").value_or(0);
   int64_t width = given.count(widthFlag, "model.model_config.moe_intermediate_size").value_or(0);
-  if (width <= 0 || shared <= 0 || shared % width != 0)
+  if (hasHybridPattern(given) && shared > 0)
+    yaml.put("model.model_config.moe_shared_expert_intermediate_size", fmt::format("{}", shared), sharedFlag);
+  else if (hasHybridPattern(given))
+    given.error(sharedFlag, fmt::format("nemotron_h has a shared expert: add {}", sharedFlag));
+  else if (width <= 0 || shared <= 0 || shared % width != 0)
     given.error(sharedFlag,
                 fmt::format("shared experts have the width of an expert here: wanted a multiple of {} {}, got {}",
                             widthFlag, width, shared));

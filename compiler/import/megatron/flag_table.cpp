@@ -29,7 +29,7 @@ constexpr FlagGroup groups[] = {
      "q-lora-rank=i kv-lora-rank=i qk-head-dim=i qk-pos-emb-head-dim=i v-head-dim=i rotary-scaling-factor=f mscale=f "
      "mscale-all-dim=f fp16 bf16 fp8-format=s fp8-hybrid fp8-e4m3 fp4-format=s "
      "attention-backend=s use-flash-attn transformer-impl=s use-legacy-models mtp-num-layers=i "
-     "mtp-loss-scaling-factor=f"},
+     "mtp-loss-scaling-factor=f hybrid-layer-pattern=s"},
     {Written, "", "num-experts=i moe-ffn-hidden-size=i moe-layer-freq=s moe-router-topk=i moe-router-pre-softmax "
      "moe-router-load-balancing-type=s+ moe-aux-loss-coeff=f+ moe-z-loss-coeff=f moe-router-enable-expert-bias "
      "moe-router-bias-update-rate=f moe-expert-capacity-factor=f expert-model-parallel-size=i "
@@ -224,8 +224,11 @@ constexpr FlagGroup groups[] = {
     {Refused, "rotary positions turn halves of a head by one table of angles, in every layer", "rotary-interleaved "
      "no-rope-freq=s rotary-seq-len-interpolation-factor=i mrope-section=i+ no-yarn-correction-range-round-to-int "
      "yarn-beta-fast=f yarn-beta-slow=f yarn-correction-range-round-to-int yarn-original-max-position-embeddings=i"},
-    {Refused, "layers of a model are alike", "is-hybrid-model hybrid-layer-pattern=s hybrid-override-pattern=s "
-     "linear-attention-freq=s heterogeneous-*"},
+    {Refused, "the kinds of layers are those of --hybrid-layer-pattern", "hybrid-attention-ratio=f:0 "
+     "hybrid-mlp-ratio=f:0 linear-attention-freq=s heterogeneous-* mtp-hybrid-override-pattern=s"},
+    {Refused, "states of recurrences are in f32", "mamba-training-ssm-states-dtype=s:fp32"},
+    {Ignored, "has an effect only with --hybrid-layer-pattern", "is-hybrid-model mamba-num-heads=i mamba-head-dim=i "
+     "mamba-num-groups=i mamba-state-dim=i"},
     {Refused, "the model is that of the flags", "spec=s+ yaml-cfg=s"},
     {Refused, "shared experts are built with --moe-router-enable-expert-bias",
      "moe-shared-expert-intermediate-size=i:0"},
@@ -258,11 +261,17 @@ constexpr FlagGroup groups[] = {
 
 /// Names of other versions, and the names of the same flags in the table.
 const std::map<std::string, std::string> otherNames = {
-    {"--encoder-num-layers", "--num-layers"},   {"--encoder-seq-length", "--seq-length"},
-    {"--layernorm-epsilon", "--norm-epsilon"},  {"--num-key-value-heads", "--num-query-groups"},
-    {"--muon-use-nesterov", "--muon-nesterov"}, {"--no-muon-split-qkv", "--muon-no-split-qkv"},
-    {"--batch-size", "--micro-batch-size"},     {"--model-parallel-size", "--tensor-model-parallel-size"},
-    {"--warmup", "--lr-warmup-fraction"},       {"--persistent-save-interval", "--save-interval"},
+    {"--encoder-num-layers", "--num-layers"},
+    {"--encoder-seq-length", "--seq-length"},
+    {"--layernorm-epsilon", "--norm-epsilon"},
+    {"--num-key-value-heads", "--num-query-groups"},
+    {"--muon-use-nesterov", "--muon-nesterov"},
+    {"--no-muon-split-qkv", "--muon-no-split-qkv"},
+    {"--batch-size", "--micro-batch-size"},
+    {"--model-parallel-size", "--tensor-model-parallel-size"},
+    {"--warmup", "--lr-warmup-fraction"},
+    {"--persistent-save-interval", "--save-interval"},
+    {"--hybrid-override-pattern", "--hybrid-layer-pattern"},
 };
 
 std::vector<FlagRow> readTable() {

@@ -3,8 +3,10 @@
 
 #include "compiler/import/megatron/section_flags.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <fmt/format.h>
+#include <iterator>
 
 namespace espalier {
 
@@ -23,7 +25,9 @@ public:
     given.ignore(options.ignoredFlags);
     if (hasBase())
       put("base_config", quotedYaml(options.base));
-    given.refuse(biasedRouterFlags(given));
+    std::vector<std::string> built = biasedRouterFlags(given);
+    std::ranges::move(hybridFlags(given), std::back_inserter(built));
+    given.refuse(built);
     if (given.isGiven("--seed") || !hasBase())
       put("seed", given.number("--seed", "seed").value_or("1234"), "--seed");
     put("use_parallel", "True");

@@ -8,15 +8,73 @@ namespace espalier {
 
 namespace {
 
+/// Writes what is the same in all models.
+class NumericsWriter : protected FlagWriter {
+protected:
+  NumericsWriter(GivenFlags &given, RunFileWriter &yaml, const ScriptDType &dtype)
+      : FlagWriter(given, yaml), dtype(dtype) {}
+
+  /// Writes the form of the norms' weights and the format of matrix products, also over a base.
+  void writeNumerics(const std::string &section) {
+    const char *normFlag = "--apply-layernorm-1p", *format8Flag = "--fp8-format", *format4Flag = "--fp4-format";
+    if (const std::string key = section + "layernorm_zero_centered_gamma"; given.isSet(normFlag, key))
+      put(key, "True", normFlag);
+    const std::string key = section + "matmul_format";
+    std::vector<std::pair<std::string, std::string>> formats; // flags and values
+    auto read = [&](const char *flag, const std::string &prefix, const std::vector<std::string> &known) {
+      std::optional<std::string> value = given.value(flag, key);
+      if (value && std::ranges::find(known, *value) == known.end())
+        given.error(flag, fmt::format("no format '{}', there are {}", *value, fmt::join(known, ", ")));
+      else if (value)
+        formats.emplace_back(flag, prefix + *value);
+    };
+    read(format8Flag, "fp8_", {"e4m3", "hybrid"});
+    for (auto [flag, value] : {std::pair("--fp8-hybrid", "fp8_hybrid"), {"--fp8-e4m3", "fp8_e4m3"}}) // until 2023
+      if (given.isSet(flag, key))
+        formats.emplace_back(flag, value);
+    read(format4Flag, "fp4_", {"e2m1"});
+    if (formats.size() > 1)
+      given.error(formats[1].first, fmt::format("{} and {} contradict each other", formats[0].first, formats[1].first));
+    else if (!formats.empty())
+      put(key, formats.front().second, formats.front().first);
+  }
+
+  /// Writes that attention stores its scores, if the script chooses such an implementation. Transformer Engine, the
+  /// default, chooses a fused kernel where the device has one.
+  void writeAttention(const std::string &section) {
+    const std::string key = section + "use_flash_attention";
+    const char *backendFlag = "--attention-backend", *implementationFlag = "--transformer-impl";
+    std::string backend = given.value(backendFlag, key).value_or("auto");
+    bool isFlash = given.isSet("--use-flash-attn", key);
+    bool isLocal = given.value(implementationFlag, key).value_or("") == "local";
+    isLocal = given.isSet("--use-legacy-models", key) || isLocal;
+    if (backend == "unfused" || backend == "local")
+      put(key, "False", backendFlag);
+    else if (isLocal && !isFlash)
+      put(key, "False", implementationFlag);
+  }
+
+  void writeType(const std::string &section) {
+    if (!dtype.isStated)
+      return;
+    put(section + "param_init_type", dtype.name, dtype.flag());
+    put(section + "compute_dtype", dtype.name);
+  }
+
+  const ScriptDType &dtype;
+};
+
 /// Writes the model of one script.
-class ModelWriter : FlagWriter {
+class ModelWriter : NumericsWriter {
 public:
   ModelWriter(GivenFlags &given, RunFileWriter &yaml, TokenizerFlags &tokenizer, const ScriptDType &dtype,
               int64_t layers, bool hasBase)
-      : FlagWriter(given, yaml), tokenizer(tokenizer), dtype(dtype), layers(layers), hasBase(hasBase) {}
+      : NumericsWriter(given, yaml, dtype), tokenizer(tokenizer), layers(layers), hasBase(hasBase) {}
 
   void write() {
     const std::string section = "model.model_config.";
+    if (hasHybridPattern(given))
+      return writeLayersOfPattern(section);
     bool isGated = given.isSet("--swiglu", section + "type");
     std::string norm = given.value("--normalization", section + "type").value_or("LayerNorm");
     bool isRms = norm == "RMSNorm" || norm == "rmsnorm"; // Megatron-DeepSpeed's spelling
@@ -67,51 +125,17 @@ public:
       if (!isLatent)
         writeHeads(section, /*hasOwnWidth=*/isLlama && (hasHeadNorms || hasBias || !hasExperts));
     }
-    if (dtype.isStated) {
-      put(section + "param_init_type", dtype.name, dtype.flag());
-      put(section + "compute_dtype", dtype.name);
-    }
+    writeType(section);
   }
 
 private:
-  /// Writes the form of the norms' weights and the format of matrix products, also over a base.
-  void writeNumerics(const std::string &section) {
-    const char *normFlag = "--apply-layernorm-1p", *format8Flag = "--fp8-format", *format4Flag = "--fp4-format";
-    if (const std::string key = section + "layernorm_zero_centered_gamma"; given.isSet(normFlag, key))
-      put(key, "True", normFlag);
-    const std::string key = section + "matmul_format";
-    std::vector<std::pair<std::string, std::string>> formats; // flags and values
-    auto read = [&](const char *flag, const std::string &prefix, const std::vector<std::string> &known) {
-      std::optional<std::string> value = given.value(flag, key);
-      if (value && std::ranges::find(known, *value) == known.end())
-        given.error(flag, fmt::format("no format '{}', there are {}", *value, fmt::join(known, ", ")));
-      else if (value)
-        formats.emplace_back(flag, prefix + *value);
-    };
-    read(format8Flag, "fp8_", {"e4m3", "hybrid"});
-    for (auto [flag, value] : {std::pair("--fp8-hybrid", "fp8_hybrid"), {"--fp8-e4m3", "fp8_e4m3"}}) // until 2023
-      if (given.isSet(flag, key))
-        formats.emplace_back(flag, value);
-    read(format4Flag, "fp4_", {"e2m1"});
-    if (formats.size() > 1)
-      given.error(formats[1].first, fmt::format("{} and {} contradict each other", formats[0].first, formats[1].first));
-    else if (!formats.empty())
-      put(key, formats.front().second, formats.front().first);
-  }
-
-  /// Writes that attention stores its scores, if the script chooses such an implementation. Transformer Engine, the
-  /// default, chooses a fused kernel where the device has one.
-  void writeAttention(const std::string &section) {
-    const std::string key = section + "use_flash_attention";
-    const char *backendFlag = "--attention-backend", *implementationFlag = "--transformer-impl";
-    std::string backend = given.value(backendFlag, key).value_or("auto");
-    bool isFlash = given.isSet("--use-flash-attn", key);
-    bool isLocal = given.value(implementationFlag, key).value_or("") == "local";
-    isLocal = given.isSet("--use-legacy-models", key) || isLocal;
-    if (backend == "unfused" || backend == "local")
-      put(key, "False", backendFlag);
-    else if (isLocal && !isFlash)
-      put(key, "False", implementationFlag);
+  /// Writes the layers of a pattern.
+  void writeLayersOfPattern(const std::string &section) {
+    writeRouting(given, yaml, layers, /*statesModel=*/true);
+    writeNumerics(section);
+    writeAttention(section);
+    writeHybrid(given, yaml, tokenizer.vocabulary());
+    writeType(section);
   }
 
   /// Writes model.arch: an architecture with Llama's block, or gpt2.
@@ -245,7 +269,6 @@ private:
   }
 
   TokenizerFlags &tokenizer;
-  const ScriptDType &dtype;
   int64_t layers;
   bool hasBase, hasExperts = false, hasHeadNorms = false;
   bool hasLayerNorm = false; ///< in Llama's block

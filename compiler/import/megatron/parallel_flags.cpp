@@ -10,6 +10,8 @@ namespace espalier {
 
 namespace {
 
+constexpr const char *patternFlag = "--hybrid-layer-pattern";
+
 /// Writes the ramp of the batch size and returns it. The run file refuses wrong values.
 std::vector<BatchStep> writeRamp(GivenFlags &given, RunFileWriter &yaml, int64_t batch) {
   const char *linear = "--rampup-batch-size", *stepped = "--step-batch-size-schedule";
@@ -26,6 +28,123 @@ std::vector<BatchStep> writeRamp(GivenFlags &given, RunFileWriter &yaml, int64_t
   yaml.put(section + "step_batch_size_schedule", quotedYaml(text), stepped);
   return steppedRamp(text, given.count("--seq-length", "model.model_config.seq_length").value_or(1), batch).steps;
 }
+
+/// Writes the layers of the stages of one script.
+class StageWriter : FlagWriter {
+public:
+  /// `pattern` has no chunks if the script has none.
+  StageWriter(GivenFlags &given, RunFileWriter &yaml, int64_t layers, const HybridPattern &pattern)
+      : FlagWriter(given, yaml), layers(layers), pattern(pattern) {}
+
+  /// Writes the chunks of each stage, and separate sizes of the first and the last stage. Returns the number of chunks
+  /// of a stage.
+  int64_t write(int64_t pp) {
+    writeStages(pp);
+    return chunks;
+  }
+
+private:
+  void writeStages(int64_t pp) {
+    if (pattern.chunkSizes.size() > 1)
+      return writeBorders(pp);
+    if (std::optional<std::string> layout = given.value("--pipeline-model-parallel-layout", "planner.pin.stage_layers"))
+      return writeLayout(*layout, pp);
+    const std::string chunksKey = "planner.pin.virtual_stages", offsetKey = "model.model_config.offset";
+    std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
+    std::optional<int64_t> stated = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);
+    chunks = std::min<int64_t>(stated.value_or(1), 100000);
+    bool countsFirst = given.isSet(countsEmbedding, "planner.pin.stage_layers"),
+         countsLast = given.isSet(countsLoss, "planner.pin.stage_layers");
+    int64_t counted = layers + countsFirst + countsLast;
+    if (perChunk && counted % (pp * *perChunk) != 0)
+      given.error("--num-layers-per-virtual-pipeline-stage",
+                  fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", counted, pp, *perChunk));
+    else if (perChunk)
+      chunks = counted / (pp * *perChunk);
+    if (chunks > 1) {
+      put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
+      put(chunksKey, fmt::format("{}", chunks), "--num-layers-per-virtual-pipeline-stage");
+    }
+    if (countsFirst || countsLast)
+      return writeCounted(pp, countsFirst, countsLast);
+    std::optional<int64_t> first = given.count("--decoder-first-pipeline-num-layers", offsetKey);
+    std::optional<int64_t> last = given.count("--decoder-last-pipeline-num-layers", offsetKey);
+    if (!first && !last)
+      return;
+    int64_t inner = pp - (first ? 1 : 0) - (last ? 1 : 0), rest = layers - first.value_or(0) - last.value_or(0);
+    if (inner < 0 || rest < 0 || (inner == 0 ? rest != 0 : rest % inner != 0)) {
+      given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
+                  fmt::format("{} layers are left for {} other stages, which does not divide", rest, inner));
+      return;
+    }
+    // Megatron distributes a stage's layers evenly over its chunks, so one list of offsets applies to each chunk.
+    for (int64_t count : {first.value_or(0), last.value_or(0), inner > 0 ? rest / inner : 0})
+      if (count % chunks != 0)
+        return given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
+                           fmt::format("{} layers of a stage are not a multiple of its {} chunks", count, chunks));
+    std::vector<int64_t> offsets(static_cast<size_t>(std::min<int64_t>(pp, 100000)), inner > 0 ? rest / inner : 0);
+    offsets.front() = first.value_or(offsets.front());
+    offsets.back() = last.value_or(offsets.back());
+    for (int64_t &entry : offsets)
+      entry = entry / chunks - layers / (pp * chunks);
+    put(offsetKey, fmt::format("[{}]", fmt::join(offsets, ", ")), "--decoder-first-pipeline-num-layers");
+  }
+
+  /// Writes the layers of every chunk from a layout.
+  void writeLayout(const std::string &text, int64_t pp) {
+    const char *flag = "--pipeline-model-parallel-layout";
+    StageLayout layout = readStageLayout(text);
+    int64_t total = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
+    if (!layout.fault.empty())
+      return given.error(flag, fmt::format("{}: {}", flag, layout.fault));
+    if (layers > 0 && total != layers && static_cast<int64_t>(layout.layers.size()) % pp == 0)
+      return given.error(flag, fmt::format("the layout has {} layers, the model has {}", total, layers));
+    writeChunks(flag, layout.layers, pp);
+  }
+
+  /// Writes the layers of every chunk.
+  void writeChunks(const char *flag, const std::vector<int> &sizes, int64_t pp) {
+    int64_t places = static_cast<int64_t>(sizes.size());
+    if (places % pp != 0)
+      return given.error(flag, fmt::format("the layout has {} stages, not a multiple of pp {}", places, pp));
+    chunks = places / pp;
+    if (chunks > 1) {
+      put("parallel.pipeline_config.pipeline_interleave", "True", flag);
+      put("planner.pin.virtual_stages", fmt::format("{}", chunks), flag);
+    }
+    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(sizes, ", ")), flag);
+  }
+
+  /// Writes the stages between the borders of a pattern, which no other flag may contradict.
+  void writeBorders(int64_t pp) {
+    for (const char *flag : {"--pipeline-model-parallel-layout", "--num-layers-per-virtual-pipeline-stage",
+                             "--num-virtual-stages-per-pipeline-rank", "--decoder-first-pipeline-num-layers",
+                             "--decoder-last-pipeline-num-layers", countsEmbedding, countsLoss})
+      if (given.isGiven(flag))
+        given.error(flag, fmt::format("the borders (|) of {} say the stages; leave out {}", patternFlag, flag));
+    writeChunks(patternFlag, pattern.chunkSizes, pp);
+  }
+
+  /// Writes the layers of every chunk if the embedding or the loss counts as a layer of its chunk.
+  void writeCounted(int64_t pp, bool countsFirst, bool countsLast) {
+    const char *flag = countsFirst ? countsEmbedding : countsLoss;
+    int64_t counted = layers + countsFirst + countsLast, places = std::min<int64_t>(pp * chunks, 100000);
+    if (counted % places != 0 || counted < places + (places == 1 ? countsLast : 0))
+      return given.error(flag, fmt::format("{} layers, with the embedding and the loss that count as layers, are not a "
+                                           "multiple of {} chunks of stages",
+                                           counted, places));
+    std::vector<int64_t> each(static_cast<size_t>(places), counted / places);
+    each.front() -= countsFirst;
+    each.back() -= countsLast;
+    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(each, ", ")), flag);
+  }
+
+  static constexpr const char *countsEmbedding = "--account-for-embedding-in-pipeline-split",
+                              *countsLoss = "--account-for-loss-in-pipeline-split";
+  int64_t layers;
+  const HybridPattern &pattern;
+  int64_t chunks = 1; ///< chunks per stage
+};
 
 /// Writes the split of one script.
 class ParallelWriter : FlagWriter {
@@ -71,10 +190,8 @@ public:
     put(section + "use_seq_parallel", flagText("--sequence-parallel", section + "use_seq_parallel"),
         "--sequence-parallel");
     put(section + "vocab_emb_dp", "False"); // Megatron shards the vocabulary over tp
-    layers = given.count("--num-layers", "model.model_config.num_layers").value_or(baseLayers);
-    if (layers == 0 && !given.isGiven("--num-layers"))
-      given.error("--num-layers", "--num-layers is missing");
-    writeStages(pp);
+    HybridPattern pattern = readLayers(baseLayers);
+    chunks = StageWriter(given, yaml, layers, pattern).write(pp);
     writeRecompute(pp);
     writeOffloading();
     return {layers, batch, batches, tp, writeRamp(given, yaml, batch)};
@@ -88,6 +205,25 @@ private:
 
   std::string flagText(const std::string &flag, const std::string &effect) {
     return given.isSet(flag, effect) ? "True" : "False";
+  }
+
+  /// Reads the number of layers. Returns the kind of each layer if the script has a pattern.
+  HybridPattern readLayers(int64_t baseLayers) {
+    const char *flag = "--num-layers";
+    std::optional<int64_t> stated = given.count(flag, "model.model_config.num_layers");
+    layers = stated.value_or(baseLayers);
+    if (!hasHybridPattern(given)) {
+      if (layers == 0 && !given.isGiven(flag))
+        given.error(flag, "--num-layers is missing");
+      return {};
+    }
+    HybridPattern pattern = hybridPattern(given);
+    if (!pattern.fault.empty())
+      given.error(patternFlag, fmt::format("{}: {}", patternFlag, pattern.fault));
+    layers = static_cast<int64_t>(pattern.letters.size());
+    if (stated && *stated != layers)
+      given.error(flag, fmt::format("the pattern has {} layers; {}: {} → {}", layers, flag, *stated, layers));
+    return pattern;
   }
 
   void writeSharding() {
@@ -141,85 +277,6 @@ private:
     put(key, fmt::format("{}", dp / instances), flag);
   }
 
-  /// Writes the layers of every chunk from a layout.
-  void writeLayout(const std::string &text, int64_t pp) {
-    const char *flag = "--pipeline-model-parallel-layout";
-    StageLayout layout = readStageLayout(text);
-    int64_t places = static_cast<int64_t>(layout.layers.size());
-    int64_t total = std::accumulate(layout.layers.begin(), layout.layers.end(), int64_t(0));
-    if (!layout.fault.empty())
-      return given.error(flag, fmt::format("{}: {}", flag, layout.fault));
-    if (places % pp != 0)
-      return given.error(flag, fmt::format("the layout has {} stages, not a multiple of pp {}", places, pp));
-    if (layers > 0 && total != layers)
-      return given.error(flag, fmt::format("the layout has {} layers, the model has {}", total, layers));
-    chunks = places / pp;
-    if (chunks > 1) {
-      put("parallel.pipeline_config.pipeline_interleave", "True", flag);
-      put("planner.pin.virtual_stages", fmt::format("{}", chunks), flag);
-    }
-    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(layout.layers, ", ")), flag);
-  }
-
-  /// Writes the layers of every chunk if the embedding or the loss counts as a layer of its chunk.
-  void writeCounted(int64_t pp, bool countsFirst, bool countsLast) {
-    const char *flag = countsFirst ? countsEmbedding : countsLoss;
-    int64_t counted = layers + countsFirst + countsLast, places = std::min<int64_t>(pp * chunks, 100000);
-    if (counted % places != 0 || counted < places + (places == 1 ? countsLast : 0))
-      return given.error(flag, fmt::format("{} layers, with the embedding and the loss that count as layers, are not a "
-                                           "multiple of {} chunks of stages",
-                                           counted, places));
-    std::vector<int64_t> each(static_cast<size_t>(places), counted / places);
-    each.front() -= countsFirst;
-    each.back() -= countsLast;
-    put("planner.pin.stage_layers", fmt::format("[{}]", fmt::join(each, ", ")), flag);
-  }
-
-  /// Writes the chunks of each stage, and separate sizes of the first and the last stage.
-  void writeStages(int64_t pp) {
-    if (std::optional<std::string> layout = given.value("--pipeline-model-parallel-layout", "planner.pin.stage_layers"))
-      return writeLayout(*layout, pp);
-    const std::string chunksKey = "planner.pin.virtual_stages", offsetKey = "model.model_config.offset";
-    std::optional<int64_t> perChunk = given.count("--num-layers-per-virtual-pipeline-stage", chunksKey);
-    std::optional<int64_t> stated = given.count("--num-virtual-stages-per-pipeline-rank", chunksKey);
-    chunks = std::min<int64_t>(stated.value_or(1), 100000);
-    bool countsFirst = given.isSet(countsEmbedding, "planner.pin.stage_layers"),
-         countsLast = given.isSet(countsLoss, "planner.pin.stage_layers");
-    int64_t counted = layers + countsFirst + countsLast;
-    if (perChunk && counted % (pp * *perChunk) != 0)
-      given.error("--num-layers-per-virtual-pipeline-stage",
-                  fmt::format("{} layers are not a multiple of pp {} · {} layers of a chunk", counted, pp, *perChunk));
-    else if (perChunk)
-      chunks = counted / (pp * *perChunk);
-    if (chunks > 1) {
-      put("parallel.pipeline_config.pipeline_interleave", "True", "--num-layers-per-virtual-pipeline-stage");
-      put(chunksKey, fmt::format("{}", chunks), "--num-layers-per-virtual-pipeline-stage");
-    }
-    if (countsFirst || countsLast)
-      return writeCounted(pp, countsFirst, countsLast);
-    std::optional<int64_t> first = given.count("--decoder-first-pipeline-num-layers", offsetKey);
-    std::optional<int64_t> last = given.count("--decoder-last-pipeline-num-layers", offsetKey);
-    if (!first && !last)
-      return;
-    int64_t inner = pp - (first ? 1 : 0) - (last ? 1 : 0), rest = layers - first.value_or(0) - last.value_or(0);
-    if (inner < 0 || rest < 0 || (inner == 0 ? rest != 0 : rest % inner != 0)) {
-      given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
-                  fmt::format("{} layers are left for {} other stages, which does not divide", rest, inner));
-      return;
-    }
-    // Megatron distributes a stage's layers evenly over its chunks, so one list of offsets applies to each chunk.
-    for (int64_t count : {first.value_or(0), last.value_or(0), inner > 0 ? rest / inner : 0})
-      if (count % chunks != 0)
-        return given.error(first ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
-                           fmt::format("{} layers of a stage are not a multiple of its {} chunks", count, chunks));
-    std::vector<int64_t> offsets(static_cast<size_t>(std::min<int64_t>(pp, 100000)), inner > 0 ? rest / inner : 0);
-    offsets.front() = first.value_or(offsets.front());
-    offsets.back() = last.value_or(offsets.back());
-    for (int64_t &entry : offsets)
-      entry = entry / chunks - layers / (pp * chunks);
-    put(offsetKey, fmt::format("[{}]", fmt::join(offsets, ", ")), "--decoder-first-pipeline-num-layers");
-  }
-
   void writeRecompute(int64_t pp) {
     const std::string key = "recompute_config.recompute", selectKey = "recompute_config.select_recompute";
     std::string granularity = given.value("--recompute-granularity", key).value_or("");
@@ -269,8 +326,6 @@ private:
       put(layersKey, "True", flag);
   }
 
-  static constexpr const char *countsEmbedding = "--account-for-embedding-in-pipeline-split",
-                              *countsLoss = "--account-for-loss-in-pipeline-split";
   int64_t layers = 0;
   int64_t chunks = 1; ///< chunks per stage
   long zeroStage = 0;

@@ -1,9 +1,10 @@
 // The parts of the import that convert Megatron-LM's flags to the sections of a run file. Each function is in the file
-// of its name: expert_flags.cpp, latent_flags.cpp, model_flags.cpp, optimizer_flags.cpp, parallel_flags.cpp and
-// start_flags.cpp.
+// of its name: expert_flags.cpp, hybrid_flags.cpp, latent_flags.cpp, model_flags.cpp, optimizer_flags.cpp,
+// parallel_flags.cpp and start_flags.cpp.
 #pragma once
 
 #include "compiler/import/megatron/given_flags.h"
+#include "compiler/import/megatron/hybrid_pattern.h"
 #include "compiler/import/run/ramp.h"
 #include "compiler/import/yaml/run_file_writer.h"
 
@@ -99,6 +100,19 @@ bool hasLatents(const GivenFlags &given);
 /// Writes model.arch and the sizes of latent attention: ranks, widths of heads and YaRN. Flags that contradict the
 /// architecture are errors.
 void writeLatents(GivenFlags &given, RunFileWriter &yaml, int64_t layers);
+
+/// Returns whether the script says the kind of each layer by --hybrid-layer-pattern. The architecture is nemotron_h
+/// here.
+bool hasHybridPattern(const GivenFlags &given);
+
+/// Returns the flags that only scripts with a pattern have, or nothing if the script has no pattern.
+std::vector<std::string> hybridFlags(const GivenFlags &given);
+
+/// Returns the layers of --hybrid-layer-pattern. Does not report its fault.
+HybridPattern hybridPattern(GivenFlags &given);
+
+/// Writes model.arch and the sizes of a model with a pattern. Flags that contradict the architecture are errors.
+void writeHybrid(GivenFlags &given, RunFileWriter &yaml, int64_t vocabulary);
 
 /// Writes moe_config and model. `hasBase`: the base's model applies if the script has no --num-layers.
 void writeModel(GivenFlags &given, RunFileWriter &yaml, TokenizerFlags &tokenizer, const ScriptDType &dtype,

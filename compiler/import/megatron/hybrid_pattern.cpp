@@ -1,0 +1,51 @@
+#include "compiler/import/megatron/hybrid_pattern.h"
+
+#include <fmt/format.h>
+
+namespace espalier {
+
+/// Returns the reason why a character of a pattern is not supported, or an empty string.
+static std::string faultOf(char letter) {
+  switch (letter) {
+  case 'M':
+  case '*':
+  case '-':
+  case 'E':
+  case '|':
+    return "";
+  case 'G':
+    return "gated delta nets (G) are layers of qwen3_next and qwen3_5 only; import the config.json of such a model";
+  case 'D':
+    return "sparse attention (D) is in layers of deepseek_v32 only; import the config.json of such a model";
+  case '[':
+  case ']':
+    return "layers are not fused in pairs; leave out the brackets";
+  default:
+    return fmt::format("'{}' is no layer, wanted M (Mamba-2), * (attention), - (MLP), E (experts), or | between stages",
+                       letter);
+  }
+}
+
+HybridPattern readHybridPattern(const std::string &text) {
+  HybridPattern pattern;
+  size_t end = text.find('/');
+  if (text.find_first_not_of('/', end) != std::string::npos && end != std::string::npos)
+    pattern.fault =
+        fmt::format("nemotron_h has no modules that predict further tokens; leave out '{}'", text.substr(end));
+  pattern.chunkSizes.push_back(0);
+  for (char letter : text.substr(0, end)) {
+    if (pattern.fault.empty())
+      pattern.fault = faultOf(letter);
+    if (letter == '|') {
+      pattern.chunkSizes.push_back(0);
+    } else {
+      pattern.letters += letter;
+      ++pattern.chunkSizes.back();
+    }
+  }
+  if (pattern.letters.empty() && pattern.fault.empty())
+    pattern.fault = "the pattern has no layers";
+  return pattern;
+}
+
+} // namespace espalier

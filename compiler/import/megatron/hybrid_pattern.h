@@ -1,0 +1,22 @@
+// Parses Megatron's --hybrid-layer-pattern. Example: "M-M*|M-ME" has eight layers on two stages: Mamba-2 mixers (M),
+// attention (*), MLPs (-) and experts (E).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+/// The layers of a pattern. `fault` is the reason why the pattern is not supported, or empty.
+struct HybridPattern {
+  std::string letters;         ///< one of M, *, - and E for each layer
+  std::vector<int> chunkSizes; ///< the layers of each chunk in model order; one chunk if the pattern has no borders
+  std::string fault;
+
+  bool has(char letter) const { return letters.find(letter) != std::string::npos; }
+};
+
+/// Parses a pattern.
+HybridPattern readHybridPattern(const std::string &text);
+
+} // namespace espalier
