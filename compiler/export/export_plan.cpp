@@ -269,12 +269,43 @@ std::string megatronLayout(const Plan &plan) {
   return text;
 }
 
+/// Adds the pattern of a model with recurrences, with the borders of its chunks. Returns false for other models.
+bool addMegatronPattern(const Problem &problem, const Plan &plan, const std::vector<std::string> &parts,
+                        ExportedPlan &result) {
+  std::vector<int> kinds; // of all layers
+  for (const LayerRun &run : problem.layers)
+    kinds.insert(kinds.end(), static_cast<size_t>(run.count), run.kind);
+  auto isHybrid = [&](int kind) {
+    return parts.at(static_cast<size_t>(kind)).find_first_of("MG") != std::string::npos;
+  };
+  if (parts.empty() || std::ranges::none_of(kinds, isHybrid))
+    return false;
+  std::string pattern;
+  for (const StagePlan &chunk : plan.stages) {
+    pattern += &chunk == &plan.stages.front() ? "" : "|";
+    for (int layer = chunk.firstLayer; layer < chunk.firstLayer + chunk.layers; ++layer) {
+      auto kind = static_cast<size_t>(kinds.at(static_cast<size_t>(layer)));
+      pattern += parts.at(kind);
+      if (parts.at(kind).empty()) {
+        result.notExpressed.push_back("layers of the kind " + problem.kinds[kind].name +
+                                      " (a layer of a hybrid model is one mixer, an MLP or a mixture of experts)");
+        return true;
+      }
+    }
+  }
+  result.text += "--hybrid-layer-pattern \"" + pattern + "\"\n";
+  return true;
+}
+
 /// Adds the layers of stages that are not all equal: as numbers if only the first and the last stage differ, else as a
 /// layout.
-void addMegatronStages(const Plan &plan, ExportedPlan &result) {
+void addMegatronStages(const Problem &problem, const Plan &plan, const std::vector<std::string> &parts,
+                       ExportedPlan &result) {
   bool isInterleaved = plan.schedule == Schedule::Interleaved;
   if (!isInterleaved && !isOneFOneB(plan))
     result.notExpressed.push_back("a schedule other than 1F1B and interleaved 1F1B");
+  if (addMegatronPattern(problem, plan, parts, result))
+    return;
   if (isEven(plan)) {
     if (isInterleaved)
       result.text += line("--num-layers-per-virtual-pipeline-stage", plan.stages.front().layers);
@@ -313,7 +344,7 @@ const char *torchtitanSchedule(Schedule schedule) {
 
 } // namespace
 
-ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
+ExportedPlan exportMegatron(const Problem &problem, const Plan &plan, const std::vector<std::string> &parts) {
   ExportedPlan result;
   std::string &text = result.text;
   text += line("--tensor-model-parallel-size", plan.tp) + line("--pipeline-model-parallel-size", plan.pp);
@@ -346,7 +377,7 @@ ExportedPlan exportMegatron(const Problem &problem, const Plan &plan) {
     text += "--apply-layernorm-1p\n";
   if (const std::string &format = problem.matmulFormat.name; !format.empty()) // fp8_hybrid, fp4_e2m1
     text += "--" + format.substr(0, 3) + "-format " + format.substr(4) + "\n";
-  addMegatronStages(plan, result);
+  addMegatronStages(problem, plan, parts, result);
   addMegatronRecompute(problem, plan, result);
   if (!plan.vocabParallel && plan.tp > 1)
     result.notExpressed.push_back("embedding and head whole on every tensor rank");

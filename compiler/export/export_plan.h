@@ -15,8 +15,10 @@ struct ExportedPlan {
   std::vector<std::string> notExpressed;
 };
 
-/// Exports flags of Megatron-LM's pretrain scripts, one per line.
-ExportedPlan exportMegatron(const planner::Problem &problem, const planner::Plan &plan);
+/// Exports flags of Megatron-LM's pretrain scripts, one per line. `parts` has the letters of Megatron's hybrid models
+/// for each kind of layer (`hybridParts`). A model with recurrences is exported with --hybrid-layer-pattern.
+ExportedPlan exportMegatron(const planner::Problem &problem, const planner::Plan &plan,
+                            const std::vector<std::string> &parts = {});
 
 /// Exports the parallel sections of a MindFormers run file.
 ExportedPlan exportMindFormers(const planner::Problem &problem, const planner::Plan &plan);

@@ -5,6 +5,7 @@
 #include "compiler/choose/report_plan.h"
 #include "compiler/export/export_plan.h"
 #include "compiler/import/megatron/edit_script.h"
+#include "compiler/import/megatron/hybrid_pattern.h"
 #include "messages/error_line.h"
 #include "planner/answer/explain.h"
 #include "planner/answer/trace.h"
@@ -100,7 +101,8 @@ bool writeExtras(const PlanArguments &arguments, const Solved &solved) {
     return false;
   if (arguments.exportTo.empty())
     return true;
-  ExportedPlan exported = arguments.exportTo == "megatron"      ? exportMegatron(problem, plan)
+  ExportedPlan exported = arguments.exportTo == "megatron"
+                              ? exportMegatron(problem, plan, hybridParts(solved.run.model))
                           : arguments.exportTo == "mindformers" ? exportMindFormers(problem, plan)
                                                                 : exportTorchtitan(problem, plan);
   if (arguments.diff.empty())

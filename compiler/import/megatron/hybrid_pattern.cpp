@@ -26,6 +26,33 @@ static std::string faultOf(char letter) {
   }
 }
 
+/// Returns the letters of a segment's mixer and of its MLP or experts.
+static std::string partsOf(const SegmentDescription &segment) {
+  std::string mixers, mlp;
+  bool hasConvolution = false;
+  for (const OpDescription &op : segment.ops) {
+    auto delta = op.numbers.find("delta");
+    hasConvolution |= op.kind == "causal_conv";
+    if (op.kind == "attention")
+      mixers += "*";
+    else if (op.kind == "recurrence")
+      mixers += delta != op.numbers.end() && delta->second != 0 ? "G" : "M";
+  }
+  for (const ParameterDescription &parameter : segment.parameters)
+    for (const std::string &dim : parameter.dims)
+      if (dim == "expert" || (mlp.empty() && dim.starts_with("ffn")))
+        mlp = dim == "expert" ? "E" : "-";
+  bool isKnown = mixers.size() < 2 && (!mixers.empty() || !hasConvolution);
+  return isKnown ? mixers + mlp : "";
+}
+
+std::vector<std::string> hybridParts(const ModelDescription &model) {
+  std::vector<std::string> parts;
+  for (const SegmentDescription &segment : model.segments)
+    parts.push_back(partsOf(segment));
+  return parts;
+}
+
 HybridPattern readHybridPattern(const std::string &text) {
   HybridPattern pattern;
   size_t end = text.find('/');

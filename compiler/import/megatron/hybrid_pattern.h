@@ -2,6 +2,8 @@
 // attention (*), MLPs (-) and experts (E).
 #pragma once
 
+#include "compiler/import/model/model_description.h"
+
 #include <string>
 #include <vector>
 
@@ -18,5 +20,9 @@ struct HybridPattern {
 
 /// Parses a pattern.
 HybridPattern readHybridPattern(const std::string &text);
+
+/// Returns the letters of the parts of each kind of segment, one part behind the other, such as M, *- or GE (G: a gated
+/// delta net). Empty for a segment of other parts.
+std::vector<std::string> hybridParts(const ModelDescription &model);
 
 } // namespace espalier

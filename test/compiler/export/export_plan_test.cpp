@@ -12,6 +12,7 @@
 
 using namespace espalier;
 using namespace espalier::planner;
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -48,6 +49,25 @@ TEST(Export, MegatronFlags) {
   EXPECT_TRUE(exported.notExpressed.empty());
   plan.zero = 3;
   EXPECT_EQ(exportMegatron(problem(), plan).notExpressed.size(), 1u);
+}
+
+TEST(Export, PatternOfMegatronsHybridModels) {
+  Problem hybrid = problem();
+  int block = hybrid.layers[0].kind, mixer = static_cast<int>(hybrid.kinds.size());
+  hybrid.kinds.push_back(hybrid.kinds[static_cast<size_t>(block)]);
+  hybrid.kinds.back().name = "mixer";
+  hybrid.layers = {{mixer, 3}, {block, 1}, {mixer, 2}};
+  std::vector<std::string> parts(hybrid.kinds.size());
+  parts[static_cast<size_t>(block)] = "*", parts[static_cast<size_t>(mixer)] = "M-";
+  Plan plan;
+  plan.dp = 4, plan.pp = 2, plan.microBatches = 32;
+  plan.stages = {{0, 2, std::vector<Recompute>(2)}, {2, 4, std::vector<Recompute>(4)}};
+  EXPECT_THAT(exportMegatron(hybrid, plan, parts).text,
+              AllOf(HasSubstr("--hybrid-layer-pattern \"M-M-|M-*M-M-\"\n"), Not(HasSubstr("pipeline-num-layers"))));
+  parts[static_cast<size_t>(block)] = "";
+  EXPECT_THAT(exportMegatron(hybrid, plan, parts).notExpressed, Contains(HasSubstr("layers of the kind block")));
+  parts[static_cast<size_t>(block)] = "*-", parts[static_cast<size_t>(mixer)] = "*-"; // no recurrence
+  EXPECT_THAT(exportMegatron(hybrid, plan, parts).text, Not(HasSubstr("--hybrid-layer-pattern")));
 }
 
 TEST(Export, NumericsOfMegatron) {
