@@ -134,6 +134,8 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
                  "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
   if (plan.expertRanks() > 1 && plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
+  if (plan.cp > 1 && plan.ep > 1 && !plan.expertsOverContext)
+    result.notExpressed.push_back("experts over replicas that are not over context ranks");
 }
 
 /// Returns the first trained parameters of the layers, or null if all are frozen.

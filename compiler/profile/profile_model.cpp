@@ -225,7 +225,8 @@ public:
           for (int ep : expertRanks(run, tp, splitsExperts)) {
             bool isFirst = layouts.empty(); // describes the model
             bool isWanted = allows(run.pins.tp, tp) && allows(run.pins.sequenceParallel, sequenceParallel) &&
-                            (run.pins.ep.value_or(ep) > 1) >= (ep > 1);
+                            (run.pins.ep.value_or(ep) > 1) >= (ep > 1) &&
+                            (!onlyPinned || splitsExperts == run.pins.splitsExperts.value_or(true));
             if (isFirst || (isWanted && (!sequenceParallel || (tp > 1 && sequenceOf(run) % tp == 0))))
               layouts.push_back({tp, sequenceParallel, splitsExperts, ep});
           }

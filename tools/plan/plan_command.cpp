@@ -65,6 +65,22 @@ planner::Pins freedPins(const RunConfig &run, const planner::Pins &pins) {
   return freed;
 }
 
+/// Returns the settings that keep the pins of a freed plan. A pin is left out if a search without it takes the same
+/// value.
+std::string repeatedPins(const planner::Problem &problem) {
+  const planner::Pins &pins = problem.pins;
+  const planner::Software &software = problem.software;
+  std::string sets;
+  auto repeat = [&](const char *key, std::optional<bool> value, bool usual, bool hasOther) {
+    if (value && (*value != usual || hasOther))
+      sets += fmt::format(" --set planner.pin.{}={}", key, *value ? "True" : "False");
+  };
+  repeat("vocab_parallel", pins.vocabParallel, /*usual=*/true, /*hasOther=*/false);
+  repeat("expert_tensor_parallel", pins.splitsExperts, /*usual=*/true, software.hasWholeExperts);
+  repeat("experts_over_context", pins.expertsOverContext, /*usual=*/false, software.hasExpertsOverContext);
+  return sets;
+}
+
 /// Prints a note if the batch grows, because only the last batch is priced.
 void tellRamp(const std::string &file, const planner::Problem &problem) {
   if (!problem.smallerBatches.empty())
@@ -293,11 +309,8 @@ private:
     if (present.isPinned) {
       sets = fmt::format(" --set parallel.parallel_mode=2{} --set planner.global_batch={}",
                          hasPins ? " --set planner.pin={}" : "", run.globalBatch);
-      const planner::Pins freed = run.isPinned ? solved.problem.pins : planner::Pins();
-      for (auto [key, value] :
-           {std::pair("vocab_parallel", freed.vocabParallel), {"expert_tensor_parallel", freed.splitsExperts}})
-        if (!value.value_or(true))
-          sets += fmt::format(" --set planner.pin.{}=False", key);
+      if (run.isPinned)
+        sets += repeatedPins(solved.problem);
     }
     for (const std::string &pin : arguments.pin ? pinsOf(*arguments.pin) : std::vector<std::string>())
       sets += " --set planner.pin." + pin;
@@ -312,8 +325,10 @@ private:
 
   int answerWish(Solved &solved) {
     const planner::Pins &wish = wished->pins;
-    bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != solved.run.pins.vocabParallel.value_or(true);
-    bool otherExperts = wish.splitsExperts.value_or(true) != solved.run.pins.splitsExperts.value_or(true);
+    const planner::Pins &profiled = solved.run.pins;
+    bool otherVocabulary = wish.vocabParallel && wish.vocabParallel != profiled.vocabParallel.value_or(true);
+    bool otherExperts =
+        wish.splitsExperts != profiled.splitsExperts || wish.expertsOverContext != profiled.expertsOverContext;
     if (otherVocabulary || otherExperts) {
       std::optional<planner::Problem> problem = profileRun(*wished);
       if (!problem)

@@ -124,7 +124,10 @@ TEST(Export, ExpertsOfEachSystem) {
   titan = exportTorchtitan(experts, plan);
   EXPECT_THAT(titan.text, HasSubstr("    expert_parallel_degree=8,\n"));
   EXPECT_TRUE(titan.notExpressed.empty());
-  plan.cp = 2, plan.expertsOverContext = true;
+  plan.cp = 2;
+  EXPECT_THAT(exportMegatron(experts, plan).notExpressed,
+              Contains("experts over replicas that are not over context ranks"));
+  plan.expertsOverContext = true;
   EXPECT_THAT(describePlan(plan), HasSubstr("cp 2, ep 4, whole experts, experts over cp"));
   EXPECT_THAT(exportMegatron(experts, plan).text,
               HasSubstr("--expert-model-parallel-size 16\n--expert-tensor-parallel-size 1\n"));
