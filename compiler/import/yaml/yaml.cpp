@@ -228,8 +228,8 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
 
 namespace {
 
-/// The trees of files that a process reads repeatedly, such as the model files of a sweep or of an elastic run. Keeps
-/// at most `mostKept` trees.
+/// The trees of files that a process reads repeatedly: an import reads every model file, each with the files that it is
+/// based on. Keeps at most `mostKept` trees, several times as many as there are model files.
 class KnownTrees {
 public:
   /// Returns the tree of a file with an equal text, or null.
@@ -246,7 +246,7 @@ public:
   }
 
 private:
-  static constexpr size_t mostKept = 64;
+  static constexpr size_t mostKept = 1024;
   std::mutex mutex;
   std::map<std::pair<std::string, std::string>, YamlPtr> trees;
 };
@@ -264,17 +264,17 @@ YamlPtr loadYaml(const std::string &file, Diagnostics &diagnostics, const YamlLi
   errno = 0;
   std::ifstream stream(file, std::ios::binary);
   int reason = errno;
-  std::string text(limits.bytes + 1, '\0');
-  if (!stream || !stream.read(text.data(), 0)) {
+  std::string text, piece(size_t{1} << 16, '\0');
+  if (!stream || !stream.read(piece.data(), 0)) {
     diagnostics.error({file, 0, 0}, "cannot read the file: " + rt::whyNotOpened(file, reason));
     return nullptr;
   }
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad() || (stream.gcount() == 0 && !stream.eof())) {
+  while (text.size() <= limits.bytes && (stream.read(piece.data(), std::ssize(piece)), stream.gcount() > 0))
+    text.append(piece, 0, static_cast<size_t>(stream.gcount()));
+  if (stream.bad() || (text.empty() && !stream.eof())) {
     diagnostics.error({file, 0, 0}, "cannot read the file, is it a folder?");
     return nullptr;
   }
-  text.resize(static_cast<size_t>(stream.gcount()));
   YamlPtr tree = known.find(file, text);
   if (tree && tree->expandedNodes <= limits.expandedNodes && tree->depth <= limits.depth) {
     diagnostics.addSource(file, text);
