@@ -4,6 +4,7 @@
 #include "format/abi.h"
 
 #include <algorithm>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -211,8 +212,11 @@ std::vector<NumberSignature> RowParser::numbers() {
 
 std::vector<std::string> RowParser::words() {
   std::vector<std::string> found;
-  while (!isClauseOver())
+  while (!isClauseOver()) {
     found.push_back(word());
+    while (accept("|"))
+      found.back() += "|" + word();
+  }
   return found;
 }
 
@@ -274,9 +278,10 @@ FunctionSignature RowParser::function(int number) {
       fail(operand.over + " is no operand");
   }
   for (const auto &list : {row.whole, row.slots})
-    for (const std::string &size : list)
-      if (!knowsSize(size))
-        fail(size + " is no size");
+    for (const std::string &sizes : list)
+      for (auto size : std::views::split(sizes, '|'))
+        if (std::string one(size.begin(), size.end()); !knowsSize(one))
+          fail(one + " is no size");
   if (!row.slots.empty() && row.slots.size() != 2)
     fail("slots takes two sizes");
   if (row.space.empty() != row.scalars.empty() || (!row.space.empty() && !row.findOperand(row.space)))

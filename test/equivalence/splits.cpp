@@ -443,6 +443,31 @@ const std::vector<SplitCase> &stateSplits() {
   return cases;
 }
 
+const std::vector<Model> &passingModels() {
+  static const std::vector<Model> list = [models = stateModels()]() mutable {
+    for (Model &model : models) {
+      model.name += "_long";                                       // the unsplit run is kept by name
+      model.sets.emplace_back("model.model_config.seq_length=32"); // runs are longer than what convolutions read
+      if (model.file == "qwen3_next") // each token has a slot, so that sequences can be split
+        model.sets.emplace_back("moe_config.capacity_factor=0");
+    }
+    return models;
+  }();
+  return list;
+}
+
+const std::vector<SplitCase> &passingSplits() {
+  static const std::vector<SplitCase> cases = {
+      {.name = "cp2", .cp = 2},
+      {.name = "cp2_zigzag_selective", .cp = 2, .microBatches = 2, .recompute = selective, .zigzag = true},
+      {.name = "cp4_full", .cp = 4, .recompute = full},
+      {.name = "tp2_cp4_zigzag_sp", .tp = 2, .cp = 4, .sequenceParallel = true, .zigzag = true},
+      {.name = "cp2_pp2_zigzag", .cp = 2, .pp = 2, .microBatches = 4, .zigzag = true},
+      {.name = "dp2_cp2_zero3", .dp = 2, .cp = 2, .microBatches = 2, .zero = 3},
+  };
+  return cases;
+}
+
 const std::vector<Model> &optimizerModels() {
   static const std::vector<Model> list = {
       {"llama_sgd", "llama", {"optimizer.type=SGD", "optimizer.momentum=0.9", "lr_schedule.learning_rate=0.1"}},

@@ -165,6 +165,7 @@ TEST(Functions, ErrorsOfARowHaveALocation) {
   EXPECT_THAT(faultOf("slot x:s[]"), HasSubstr("x is no slot"));
   EXPECT_THAT(faultOf("x:f[n] -> if m y:f[n]; sizes n"), HasSubstr("m is no size"));
   EXPECT_THAT(faultOf("x:f[n]; sizes n; whole m"), HasSubstr("m is no size"));
+  EXPECT_THAT(faultOf("x:f[n]; sizes n; whole n|m"), HasSubstr("m is no size"));
   EXPECT_THAT(faultOf("x:f[n]; sizes n; scalars FIRST_ROW"), HasSubstr("scalars need 'of'"));
 }
 

@@ -192,8 +192,8 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(
     States, Generation,
-    testing::Combine(testing::Values("mamba2", "qwen3_next", "qwen3_5", "bamba", "granitemoehybrid",
-                                     "granitemoehybrid_dense", "nemotron_h", "nemotron_h_experts"),
+    testing::Combine(testing::Values("mamba2", "qwen3_next", "qwen3_5", "bamba", "falcon_h1", "falcon_h1_norm",
+                                     "granitemoehybrid", "granitemoehybrid_dense", "nemotron_h", "nemotron_h_experts"),
                      testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)}, Split{"batch8", eight(1)})),
     nameOf);
 INSTANTIATE_TEST_SUITE_P(
