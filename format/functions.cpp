@@ -206,6 +206,9 @@ std::vector<NumberSignature> RowParser::numbers() {
     if (accept("="))
       number.initial = word();
     number.isFlag = accept("?");
+    number.isMany = accept("..");
+    if (number.isMany && !isClauseOver())
+      fail(number.name + ".. must be the last number");
   }
   return found;
 }
@@ -403,7 +406,8 @@ size_t FunctionSignature::leastSizes() const {
 }
 
 size_t FunctionSignature::leastFloats() const {
-  return static_cast<size_t>(std::ranges::count(floats, "", &NumberSignature::initial));
+  auto isNeeded = [](const NumberSignature &number) { return number.initial.empty() && !number.isMany; };
+  return static_cast<size_t>(std::ranges::count_if(floats, isNeeded));
 }
 
 bool KernelSignature::reachesByExtent(const OperandSignature &operand) const {

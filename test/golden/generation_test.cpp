@@ -199,7 +199,8 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     KindsOfLlama, Generation,
     testing::Combine(testing::Values("llama_wide", "mistral", "phi3", "qwen2", "qwen3", "llama31", "llama_linear",
-                                     "qwen2_yarn", "mistral_window", "phi4_mini", "gpt_neox", "smollm3", "gemma2",
+                                     "qwen2_yarn", "mistral_window", "phi4_mini", "phi3_longrope",
+                                     "phi3_longrope_short", "phi4_mini_longrope", "gpt_neox", "smollm3", "gemma2",
                                      "gemma3", "olmo2", "stablelm", "qwen2_moe", "glm4_moe", "glm4_moe_qk_norm",
                                      "gpt_oss", "deepseek_v3", "deepseek_v3_halves", "deepseek_v3_full_q",
                                      "deepseek_v3_experts", "deepseek_v3_experts_full_q"),

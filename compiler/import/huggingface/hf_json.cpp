@@ -157,9 +157,10 @@ const Json *valueAt(const Json &config, const std::string &path) {
 
 Json listOf(const std::vector<std::string> &items) {
   Json list = Json::array();
-  for (const std::string &item : items)
-    list.push_back(std::ranges::all_of(item, [](char c) { return c >= '0' && c <= '9'; }) ? Json(std::stoll(item))
-                                                                                          : Json(item));
+  for (const std::string &item : items) {
+    Json number = Json::parse(item, nullptr, /*allow_exceptions=*/false);
+    list.push_back(number.is_number() ? number : Json(item));
+  }
   return list;
 }
 
