@@ -59,7 +59,7 @@ namespace {
 /// The inputs and outputs of phases. All state that later phases need is in the module.
 struct Compilation {
   MLIRContext &context;
-  const RunConfig run; ///< as the target computes it
+  const RunConfig &run;
   const planner::Plan &plan;
   const CompileOptions &options;
   OwningOpRef<ModuleOp> module;
@@ -198,17 +198,10 @@ Compilation start(MLIRContext &context, const RunConfig &run, const planner::Pla
   registerDialects(registry);
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
-  return Compilation{context, runOn(run, options.target), plan, options, {}, {}, /*verifiesPasses=*/true};
+  return Compilation{context, run, plan, options, {}, {}, /*verifiesPasses=*/true};
 }
 
 } // namespace
-
-RunConfig runOn(const RunConfig &run, StringRef target) {
-  RunConfig own = run;
-  if (const codegen::Target *found = codegen::findTarget(target); found && !found->isHost())
-    own.model.padExperts();
-  return own;
-}
 
 void printDiagnostics(MLIRContext &context) {
   context.getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
@@ -284,7 +277,7 @@ std::optional<Compiled> compileRun(MLIRContext &context, const RunConfig &run, c
         return std::nullopt;
       labelPhase(*c.module, phase.name);
     } else if (options.compileFrom == phase.name) {
-      if (!(c.module = readPhase(context, options.irFile, phase.name, c.run, plan, options)))
+      if (!(c.module = readPhase(context, options.irFile, phase.name, run, plan, options)))
         return std::nullopt;
       isReached = true;
     } else {

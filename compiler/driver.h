@@ -46,10 +46,6 @@ struct Compiled {
 /// Prints IR diagnostics to standard error in the format of the import: FILE:LINE:COL: error: ...
 void printDiagnostics(mlir::MLIRContext &context);
 
-/// Returns the run as a target computes it: only CPUs have products of grouped rows, so that other targets give each
-/// expert of a dropless mixture a slot for every token.
-RunConfig runOn(const RunConfig &run, llvm::StringRef target);
-
 /// Compiles a plan of a run up to the phase named `phases`, whose module the interpreter runs and code generation
 /// reads. Returns null after an error. Verifies the IR of the model, but not after each pass. With `weightsApart`, also
 /// sets the same model with the weight gradients of layers as phases of their own.

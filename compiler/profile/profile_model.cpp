@@ -1,7 +1,6 @@
 #include "compiler/profile/profile_model.h"
 
 #include "compiler/codegen/target.h"
-#include "compiler/driver.h"
 #include "compiler/profile/apply_system.h"
 #include "compiler/profile/describe_problem.h"
 #include "compiler/profile/forward_terms.h"
@@ -438,10 +437,9 @@ private:
 
 std::optional<planner::Problem> profileModel(MLIRContext &context, const RunConfig &run, const std::string &target,
                                              bool onlyPinned) {
-  RunConfig training = runOn(run, target);
   if (run.runMode != "eval")
-    return Profiler(context, training, target, /*evaluates=*/false).profile(onlyPinned);
-  // The evaluation's terms are the forward terms of training.
+    return Profiler(context, run, target, /*evaluates=*/false).profile(onlyPinned);
+  RunConfig training = run; // the evaluation's terms are the forward terms of training
   training.runMode = "train";
   return Profiler(context, training, target, /*evaluates=*/true).profile();
 }
