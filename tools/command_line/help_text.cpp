@@ -36,8 +36,8 @@ const std::vector<std::pair<std::string, std::vector<std::string>>> optionGroups
     {"Failures",
      {"elastic", "min-ranks", "max-restarts", "failure-report", "failure-timeout", "stall-timeout", "compare-every"}},
     {"Results",
-     {"output", "output-prefix", "overwrite", "json", "metrics", "quiet", "log-every", "tensorboard", "prometheus", "report",
-      "trace", "status", "export"}},
+     {"output", "output-prefix", "overwrite", "json", "metrics", "quiet", "log-every", "tensorboard", "prometheus",
+      "report", "trace", "status", "export"}},
     {"Intermediate results", {"emit-kernels", "compile-to", "compile-from", "ir", "check", "dump-phases"}},
     {restGroup, {}},
     {helpGroup, {"help", "error-format", "version"}}};

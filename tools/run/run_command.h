@@ -14,7 +14,7 @@ namespace espalier {
 /// The command-line arguments of a run.
 struct RunArguments {
   std::string plan, device, report, dumpGradients, dumpParameters;
-  bool json = false; ///< print one object at the end in place of the log
+  bool json = false;  ///< print one object at the end in place of the log
   bool quiet = false; ///< no log and no notes, only warnings and errors
   bool allowsNan = false, savesHf = false, requiresSigner = false;
   CommArguments comm;
