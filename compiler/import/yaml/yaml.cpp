@@ -229,7 +229,7 @@ YamlPtr parseYaml(const std::string &file, std::string_view text, Diagnostics &d
 namespace {
 
 /// The trees of files that a process reads repeatedly: an import reads every model file, each with the files that it is
-/// based on. Keeps at most `mostKept` trees, several times as many as there are model files.
+/// based on. Keeps trees of at most `mostBytes` of text; the model files have 0.3 MB.
 class KnownTrees {
 public:
   /// Returns the tree of a file with an equal text, or null.
@@ -240,14 +240,16 @@ public:
   }
   void keep(const std::string &file, const std::string &text, const YamlPtr &tree) {
     std::lock_guard lock(mutex);
-    if (trees.size() == mostKept)
-      trees.clear();
-    trees.emplace(std::pair(file, text), tree);
+    if (bytes + text.size() > mostBytes)
+      trees.clear(), bytes = 0;
+    if (trees.emplace(std::pair(file, text), tree).second)
+      bytes += text.size();
   }
 
 private:
-  static constexpr size_t mostKept = 1024;
+  static constexpr size_t mostBytes = size_t{16} << 20; // of one text at most YamlLimits::bytes
   std::mutex mutex;
+  size_t bytes = 0; ///< of the texts of `trees`
   std::map<std::pair<std::string, std::string>, YamlPtr> trees;
 };
 

@@ -169,6 +169,21 @@ TEST(Yaml, EqualFilesAreParsedOnce) {
     load("a: 1\na: 2", /*hasErrors=*/true);
 }
 
+/// An import reads all model files, more than a hundred, each several times.
+TEST(Yaml, ManyFilesStayParsed) {
+  std::vector<YamlPtr> trees;
+  for (int time = 0; time < 2; ++time)
+    for (int i = 0; i < 500; ++i) {
+      std::string file = testing::TempDir() + "/known" + std::to_string(i) + ".yaml";
+      std::ofstream(file) << "a: " << i;
+      Diagnostics diagnostics;
+      trees.push_back(loadYaml(file, diagnostics));
+      ASSERT_TRUE(trees.back());
+    }
+  for (size_t i = 0; i < 500; ++i)
+    EXPECT_EQ(trees[i], trees[i + 500]) << i;
+}
+
 TEST(Yaml, MissingFileIsAnError) {
   Diagnostics diagnostics;
   EXPECT_EQ(loadYaml("/nowhere/run.yaml", diagnostics), nullptr);
