@@ -23,8 +23,8 @@ void checkLayers(GivenFlags &given, RunFileWriter &yaml, int64_t layers, bool st
   const char *flag = "--moe-layer-freq";
   bool isHybrid = hasHybridPattern(given);
   if (!statesModel || isHybrid) {
-    given.value(flag, isHybrid ? "--hybrid-layer-pattern decides which layers have experts"
-                               : "the base file's model decides which layers have experts");
+    given.value(flag, fmt::format("{} decides which layers have experts",
+                                  isHybrid ? hybridPatternFlag : "the base file's model"));
     return;
   }
   std::string frequency = given.value(flag, "every layer has experts").value_or("1"), bare;

@@ -6,8 +6,6 @@ namespace espalier {
 
 namespace {
 
-constexpr const char *patternFlag = "--hybrid-layer-pattern";
-
 const std::string section = "model.model_config.";
 
 /// Writes the layers of one script that has a pattern.
@@ -17,7 +15,7 @@ public:
       : FlagWriter(given, yaml), pattern(pattern) {}
 
   void write(int64_t vocabulary) {
-    put("model.arch.type", "NemotronHForCausalLM", patternFlag);
+    put("model.arch.type", "NemotronHForCausalLM", hybridPatternFlag);
     put(section + "type", "NemotronHConfig");
     writeLayers();
     checkBlock();
@@ -31,13 +29,9 @@ private:
   void writeLayers() {
     std::string kinds;
     for (char letter : pattern.letters)
-      kinds += fmt::format("{}{}", kinds.empty() ? "" : ", ",
-                           letter == 'M'   ? "mamba"
-                           : letter == '*' ? "attention"
-                           : letter == '-' ? "mlp"
-                                           : "moe");
+      kinds += fmt::format("{}{}", kinds.empty() ? "" : ", ", hybridKind(letter));
     put(section + "num_layers", fmt::format("{}", pattern.letters.size()));
-    put(section + "layers_block_type", "[" + kinds + "]", patternFlag);
+    put(section + "layers_block_type", "[" + kinds + "]", hybridPatternFlag);
     given.isSet("--is-hybrid-model", section + "layers_block_type");
     static const std::vector<std::string> specs = {"megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec",
                                                    "megatron.core.models.mamba.mamba_layer_specs mamba_stack_spec"};
@@ -68,8 +62,8 @@ private:
     for (const char *flag : {"--swiglu", "--qk-layernorm", "--add-qkv-bias", "--multi-latent-attention",
                              "--use-rope-scaling", "--mtp-num-layers"})
       if (given.isGiven(flag))
-        given.error(flag,
-                    fmt::format("layers of {} are nemotron_h's, which has no {}; leave it out", patternFlag, flag));
+        given.error(
+            flag, fmt::format("layers of {} are nemotron_h's, which has no {}; leave it out", hybridPatternFlag, flag));
   }
 
   void writeSizes(int64_t vocabulary) {
@@ -104,7 +98,7 @@ private:
   void writeExperts() {
     const char *flag = "--num-experts";
     if (pattern.has('E') != given.isGiven(flag))
-      given.error(given.isGiven(flag) ? flag : patternFlag,
+      given.error(given.isGiven(flag) ? flag : hybridPatternFlag,
                   pattern.has('E') ? "the pattern has layers with experts (E): add --num-experts"
                                    : "the pattern has no layers with experts (E); leave out --num-experts");
     if (!pattern.has('E'))
@@ -141,7 +135,7 @@ private:
 
 } // namespace
 
-bool hasHybridPattern(const GivenFlags &given) { return given.isGiven(patternFlag); }
+bool hasHybridPattern(const GivenFlags &given) { return given.isGiven(hybridPatternFlag); }
 
 std::vector<std::string> hybridFlags(const GivenFlags &given) {
   if (!hasHybridPattern(given))
@@ -150,7 +144,7 @@ std::vector<std::string> hybridFlags(const GivenFlags &given) {
 }
 
 HybridPattern hybridPattern(GivenFlags &given) {
-  return readHybridPattern(given.value(patternFlag, section + "layers_block_type").value_or(""));
+  return readHybridPattern(given.value(hybridPatternFlag, section + "layers_block_type").value_or(""));
 }
 
 void writeHybrid(GivenFlags &given, RunFileWriter &yaml, int64_t vocabulary) {

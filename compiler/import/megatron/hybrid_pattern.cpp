@@ -4,15 +4,26 @@
 
 namespace espalier {
 
-/// Returns the reason why a character of a pattern is not supported, or an empty string.
-static std::string faultOf(char letter) {
+std::string_view hybridKind(char letter) {
   switch (letter) {
   case 'M':
+    return "mamba";
   case '*':
+    return "attention";
   case '-':
+    return "mlp";
   case 'E':
-  case '|':
+    return "moe";
+  default:
     return "";
+  }
+}
+
+/// Returns the reason why a character of a pattern is not supported, or an empty string.
+static std::string faultOf(char letter) {
+  if (letter == '|' || !hybridKind(letter).empty())
+    return "";
+  switch (letter) {
   case 'G':
     return "gated delta nets (G) are layers of qwen3_next and qwen3_5 only; import the config.json of such a model";
   case 'D':

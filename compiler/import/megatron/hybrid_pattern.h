@@ -5,9 +5,13 @@
 #include "compiler/import/model/model_description.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace espalier {
+
+/// The flag of Megatron's main branch. Older scripts call it --hybrid-override-pattern.
+inline constexpr const char *hybridPatternFlag = "--hybrid-layer-pattern";
 
 /// The layers of a pattern. `fault` is the reason why the pattern is not supported, or empty.
 struct HybridPattern {
@@ -17,6 +21,9 @@ struct HybridPattern {
 
   bool has(char letter) const { return letters.find(letter) != std::string::npos; }
 };
+
+/// Returns the kind of a letter's layer, as nemotron_h's `layers_block_type` names it. Empty for other letters.
+std::string_view hybridKind(char letter);
 
 /// Parses a pattern.
 HybridPattern readHybridPattern(const std::string &text);

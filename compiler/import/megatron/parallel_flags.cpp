@@ -10,8 +10,6 @@ namespace espalier {
 
 namespace {
 
-constexpr const char *patternFlag = "--hybrid-layer-pattern";
-
 /// Writes the ramp of the batch size and returns it. The run file refuses wrong values.
 std::vector<BatchStep> writeRamp(GivenFlags &given, RunFileWriter &yaml, int64_t batch) {
   const char *linear = "--rampup-batch-size", *stepped = "--step-batch-size-schedule";
@@ -121,8 +119,8 @@ private:
                              "--num-virtual-stages-per-pipeline-rank", "--decoder-first-pipeline-num-layers",
                              "--decoder-last-pipeline-num-layers", countsEmbedding, countsLoss})
       if (given.isGiven(flag))
-        given.error(flag, fmt::format("the borders (|) of {} say the stages; leave out {}", patternFlag, flag));
-    writeChunks(patternFlag, pattern.chunkSizes, pp);
+        given.error(flag, fmt::format("the borders (|) of {} say the stages; leave out {}", hybridPatternFlag, flag));
+    writeChunks(hybridPatternFlag, pattern.chunkSizes, pp);
   }
 
   /// Writes the layers of every chunk if the embedding or the loss counts as a layer of its chunk.
@@ -219,7 +217,7 @@ private:
     }
     HybridPattern pattern = hybridPattern(given);
     if (!pattern.fault.empty())
-      given.error(patternFlag, fmt::format("{}: {}", patternFlag, pattern.fault));
+      given.error(hybridPatternFlag, fmt::format("{}: {}", hybridPatternFlag, pattern.fault));
     layers = static_cast<int64_t>(pattern.letters.size());
     if (stated && *stated != layers)
       given.error(flag, fmt::format("the pattern has {} layers; {}: {} → {}", layers, flag, *stated, layers));

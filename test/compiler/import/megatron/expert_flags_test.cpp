@@ -1,5 +1,5 @@
 // Imports Megatron's flags of experts: how many, how tokens choose them, and how they are split.
-#include "compiler/import/megatron/import_args.h"
+#include "test/compiler/import/megatron/imported_script.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,12 +9,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-ImportedArgs importText(const std::string &text, const std::string &cluster = "a100_80g_selene:1x4") {
-  ArgsOptions options;
-  options.cluster = cluster;
-  return importArgs("x.sh", text, options);
-}
 
 std::string errorsOf(const std::string &text, const std::string &cluster = "a100_80g_selene:1x4") {
   ImportedArgs args = importText(text, cluster);

@@ -1,15 +1,11 @@
 // Imports Megatron's flags of models whose layers are given by a pattern, and checks that the run file describes the
 // same model.
 #include "compiler/import/megatron/hybrid_pattern.h"
-#include "compiler/import/megatron/import_args.h"
-#include "compiler/import/run/import_run.h"
+#include "test/compiler/import/megatron/imported_script.h"
 
-#include <filesystem>
 #include <fmt/format.h>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -32,26 +28,7 @@ const std::string experts =
     "--num-experts 16 --moe-router-topk 4 --moe-ffn-hidden-size 96 --moe-shared-expert-intermediate-size 200 "
     "--moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-topk-scaling-factor 2.5 ";
 
-ImportedArgs importText(const std::string &text) {
-  ArgsOptions options;
-  options.cluster = "a100_80g_selene:1x4";
-  return importArgs("x.sh", text, options);
-}
-
 std::string findingsOf(const std::string &flags) { return importText(flags).diagnostics.render(); }
-
-ModelDescription modelOf(const std::string &text) {
-  ImportedArgs args = importText(text);
-  EXPECT_EQ(args.diagnostics.render(), "");
-  auto file = std::filesystem::temp_directory_path() / fmt::format("espalier-hybrid-{}.yaml", getpid());
-  std::ofstream(file) << args.yaml;
-  ImportOptions options;
-  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
-  ImportedRun run = importRun(file, options);
-  EXPECT_TRUE(run.ok()) << run.diagnostics.render() << args.yaml;
-  std::filesystem::remove(file);
-  return run.config.model;
-}
 
 std::vector<std::string> layersOf(const ModelDescription &model) {
   std::vector<std::string> kinds;

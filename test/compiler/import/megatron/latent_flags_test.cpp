@@ -1,14 +1,9 @@
 // Imports Megatron's flags of multi-head latent attention, and checks that the run file describes the same model.
-#include "compiler/import/megatron/import_args.h"
-#include "compiler/import/run/import_run.h"
+#include "test/compiler/import/megatron/imported_script.h"
 
 #include <cmath>
-#include <filesystem>
-#include <fmt/format.h>
-#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace espalier {
 namespace {
@@ -28,25 +23,6 @@ const std::string mixture =
             "--moe-shared-expert-intermediate-size 96 --moe-layer-freq '([0]*2+[1]*4)' --moe-router-pre-softmax "
             "--moe-router-score-function sigmoid --moe-router-enable-expert-bias --moe-router-num-groups 4 "
             "--moe-router-group-topk 2 --moe-router-topk-scaling-factor 2.5 --moe-expert-capacity-factor 2 ";
-
-ImportedArgs importText(const std::string &text) {
-  ArgsOptions options;
-  options.cluster = "a100_80g_selene:1x4";
-  return importArgs("x.sh", text, options);
-}
-
-ModelDescription modelOf(const std::string &text) {
-  ImportedArgs args = importText(text);
-  EXPECT_FALSE(args.diagnostics.hasErrors()) << args.diagnostics.render();
-  auto file = std::filesystem::temp_directory_path() / fmt::format("espalier-latent-{}.yaml", getpid());
-  std::ofstream(file) << args.yaml;
-  ImportOptions options;
-  options.searchPath = {ESPALIER_SOURCE_DIR "/configs"};
-  ImportedRun run = importRun(file, options);
-  EXPECT_TRUE(run.ok()) << run.diagnostics.render() << args.yaml;
-  std::filesystem::remove(file);
-  return run.config.model;
-}
 
 const OpDescription &opOf(const ModelDescription &model, const std::string &kind, const std::string &output) {
   for (const OpDescription &op : model.segment(kind).ops)

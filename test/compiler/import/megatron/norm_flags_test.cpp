@@ -1,5 +1,5 @@
 // Imports Megatron's flags of the format of matrix products and of the form of norms.
-#include "compiler/import/megatron/import_args.h"
+#include "test/compiler/import/megatron/imported_script.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,12 +12,6 @@ using testing::Not;
 
 const std::string small = "pretrain.py --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 2048 "
                           "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --global-batch-size 16 ";
-
-ImportedArgs importText(const std::string &text) {
-  ArgsOptions options;
-  options.cluster = "a100_80g_selene:1x4";
-  return importArgs("x.sh", text, options);
-}
 
 TEST(NormFlags, FormatsOfProductsAndNorms) {
   for (auto [flags, line] :
