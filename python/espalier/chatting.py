@@ -30,8 +30,8 @@ class Chat:
                                          stderr=self._errors, text=True, encoding="utf-8")
 
     def say(self, message: str) -> str:
-        """Returns the model's answer to a message. Raises an error of this package if the model cannot be opened, or if the
-        message does not fit its context."""
+        """Returns the model's answer to a message. Raises an error of this package if the model cannot be opened, if the
+        message does not fit its context, or if the command was killed; the chat is then closed."""
         if self._process.stdin is None or self._process.stdout is None or self._process.stdin.closed:
             raise ValueError("the chat is closed")
         try:
@@ -40,7 +40,7 @@ class Chat:
             line = self._process.stdout.readline()
         except BrokenPipeError:
             line = ""
-        if not line:
+        if not line.endswith("\n"):  # the command has ended
             code = self.close()
             self._errors.seek(0)
             raise command.error_of(code, self._errors.read())
@@ -80,7 +80,8 @@ def chat(model: PathLike, *, system: Optional[str] = None, max_tokens: Optional[
     ``tokenizer``: gpt2, hf, sentencepiece or bytes; the default is the folder's.
     ``options``: further options of ``espalier chat``, such as ``["--chat-template", "chatml"]``.
     """
-    words = ["chat", os.fspath(model), "--json", "--temperature", str(temperature)]
+    words = ["chat", os.fspath(model), "--json", "--error-format", "json", "--temperature",
+             str(temperature)]
     if temperature > 0:
         words += ["--top-p", str(top_p), "--seed", str(seed)]
     if system:

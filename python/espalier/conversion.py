@@ -1,4 +1,4 @@
-"""Checkpoints and flags of other systems."""
+"""Checkpoints of other systems, and flags of Megatron-LM."""
 from __future__ import annotations
 
 import dataclasses
@@ -39,7 +39,7 @@ def convert(source: PathLike, target: PathLike, to: str, *, model: Optional[Path
 
 @dataclasses.dataclass(frozen=True)
 class ImportedArgs:
-    """A run file from the flags of Megatron-LM or MindFormers."""
+    """A run file from the flags of Megatron-LM."""
     yaml: str               #: the run file
     fields: dict[str, Any]  #: the output of ``espalier import-args --json``: the effect of each flag
 

@@ -48,9 +48,24 @@ def test_chat_answers_in_turn(talker):
         chat.say("more")
 
 
+def test_a_chat_that_was_killed_is_an_error(talker):
+    with ep.chat(talker, tokenizer="bytes", max_tokens=5) as chat:
+        chat.say("It was")
+        chat._process.kill()
+        with pytest.raises(ep.RunError, match="signal 9"):
+            chat.say("a bright")
+        with pytest.raises(ValueError, match="closed"):
+            chat.say("cold")
+
+
 def test_chat_of_nothing_is_an_input_error(tmp_path):
-    with ep.chat(tmp_path / "nowhere") as chat, pytest.raises(ep.InputError, match="nowhere"):
+    with ep.chat(tmp_path / "nowhere") as chat, pytest.raises(ep.InputError, match="nowhere: is no folder"):
         chat.say("Hello")
+
+
+def test_train_refuses_a_wrong_key(run_file, text):
+    with pytest.raises(ep.InputError, match="model_parallel"):
+        ep.train(run_file, data=text, sets={"parallel_config.model_paralel": 2})
 
 
 def test_convert_there_and_back(trained, tmp_path):

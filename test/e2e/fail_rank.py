@@ -3,8 +3,8 @@
 
 In place of a signal, `hang:CALL` lets the next CALL of the main thread of the process hang, `hangs:CALL` that of any of
 its threads (hang.c). RANK is a rank in STATUS (the file after --status in the command), `starter-of-RANK` for the parent of that rank's
-process, `parent` or `group`. Prints the run's output, whether all processes ended within 5 seconds, the processes that
-are left, and `exit CODE`."""
+process, `parent` or `group`. Prints the run's output, whether all processes ended within 5 seconds (times
+patience.slowdown), the processes that are left, and `exit CODE`."""
 import json
 import os
 import pathlib

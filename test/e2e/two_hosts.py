@@ -10,7 +10,7 @@ cut, every process of the second host is killed, or the last rank in STATUS (the
 --lossy, it loses 30 % of these from the beginning. With `mend`, the cable is cut until the run has restarted and trained a step, and then it is whole again; prints whether that
 step came within 20 seconds.
 ESPALIER_SECOND_HOST is a command that changes the second host before a line runs there: mounts are its own.
-Prints the command's output and, after such a fault, whether the command needed more than 5 seconds to end. Always
+Prints the command's output and, after such a fault, whether the command needed more than 5 seconds to end (times patience.slowdown). Always
 prints the processes left on each host and on the third machine, and `exit CODE`. A command that has not ended after
 120 seconds, or ESPALIER_TWO_HOSTS_SECONDS, counts as hanging."""
 import contextlib
