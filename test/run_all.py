@@ -3,8 +3,9 @@
 
 Usage: run_all.py BUILD [FILTER]      FILTER: a program (`executor` or `executor_test`), a lit file or folder
                                       (`e2e/tour.test`, `test/dialects/model`), or `lit` for all lit tests
-       run_all.py BUILD --share N     of each program that takes a minute or more, one of N parts of its tests: commit K
-                                      of the history runs part K mod N
+       run_all.py BUILD --share N     of each program that takes a minute or more, one of N parts of its tests, and of the
+                                      lit tests that take 20 seconds or more, one of N parts: commit K of the history
+                                      runs part K mod N
        run_all.py --target FILTER     prints the build target that FILTER needs
 
 Prints each failure with its output, and the names of all failures at the end. The last line is
@@ -17,6 +18,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -63,14 +65,19 @@ def record_times(build, times):
     (build / "test/.lit_test_times.txt").write_text("".join(lines))
 
 
+def part_of_commit(parts):
+    """Returns the part, below `parts`, that the commit of the sources runs."""
+    commits = subprocess.run(["git", "-C", str(SOURCES), "rev-list", "--count", "HEAD"], text=True,
+                             stdout=subprocess.PIPE, check=False).stdout
+    return int(commits or 0) % parts
+
+
 def run_program(program, scratch, parts):
     """Returns (passed, failed, skipped, [(name, text) of a failure]) of one of the parts of a GoogleTest program."""
     log = pathlib.Path(scratch, "reports", program.name)
     environment = reporting_to(log)
     if parts > 1:
-        commits = subprocess.run(["git", "-C", str(SOURCES), "rev-list", "--count", "HEAD"], text=True,
-                                 stdout=subprocess.PIPE, check=False).stdout
-        environment |= {"GTEST_TOTAL_SHARDS": str(parts), "GTEST_SHARD_INDEX": str(int(commits or 0) % parts)}
+        environment |= {"GTEST_TOTAL_SHARDS": str(parts), "GTEST_SHARD_INDEX": str(part_of_commit(parts))}
     return with_reports(log, count_program(program, scratch, environment))
 
 
@@ -92,17 +99,25 @@ def count_program(program, scratch, environment):
     return len(tests) - len(failed) - len(skipped), len(failed) + crashed, len(skipped), failures
 
 
-def run_lit(build, path, scratch):
-    """Returns (passed, failed, skipped, [(name, text) of a failure]) of the lit tests below a path in the folder test/."""
+def left_out(parts):
+    """Returns options of lit that leave out the long lit tests of the other parts."""
+    long_tests = sorted(name for name, seconds in read_times(SOURCES).items() if seconds >= 20 and "." in name)
+    others = [re.escape(name) for i, name in enumerate(long_tests) if i % parts != part_of_commit(parts)]
+    return ["--filter-out", f"({'|'.join(others)})$"] if others else []
+
+
+def run_lit(build, path, scratch, parts):
+    """Returns (passed, failed, skipped, [(name, text) of a failure]) of one of the parts of the lit tests below a path in
+    the folder test/."""
     log = pathlib.Path(scratch, "reports", "lit")
     prefix = subprocess.run(["llvm-config-19", "--prefix"], text=True, capture_output=True, check=True).stdout.strip()
     report = pathlib.Path(scratch, "lit.json")
     # Some tests wait for time-outs, so one more worker than cores keeps the cores busy.
     result = subprocess.run([sys.executable, f"{prefix}/build/utils/lit/lit.py", "-v", f"-j{(os.cpu_count() or 1) + 1}",
-                             "-o", str(report), str(build / "test" / path)], env=reporting_to(log), text=True, errors="replace",
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                             "-o", str(report), *left_out(parts), str(build / "test" / path)], env=reporting_to(log),
+                            text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     try:
-        tests = json.loads(report.read_text())["tests"]
+        tests = [test for test in json.loads(report.read_text())["tests"] if test["code"] != "EXCLUDED"]
     except (OSError, ValueError):
         return with_reports(log, (0, 1, 0, [("lit", result.stdout[-8000:])]))
     codes = [t["code"] for t in tests]
@@ -160,7 +175,7 @@ def main():
         if times and shares == 1:
             record_times(build, times)
         if lit_path is not None:
-            add("lit", *timed(lambda: run_lit(build, lit_path, scratch)))
+            add("lit", *timed(lambda: run_lit(build, lit_path, scratch, shares)))
     for failure in failures:
         print("failed:", failure)
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
