@@ -370,10 +370,15 @@ bool Launchers::hasReport() const { return last.has_value(); }
 
 RankFailure Launchers::report() const { return *last; }
 
+/// The first launcher reports, unless it has completed or is lost. If it is lost, one launcher reports for all: on
+/// another host if there is one, because the host may be down.
 bool Launchers::isReporter() const {
-  if (isFirst || !client)
+  if (isFirst || !client || peers.at(-1).isDone)
     return true;
-  return isServerLost && (roster.size() < 2 || roster[1] == own);
+  if (!isServerLost || roster.size() < 2)
+    return isServerLost;
+  auto elsewhere = std::ranges::find_if(roster, [&](const Member &each) { return each.host != roster[0].host; });
+  return own == (elsewhere == roster.end() ? roster[1] : *elsewhere);
 }
 
 bool Launchers::hasFirstEnded() const {

@@ -117,10 +117,15 @@ void HostsRun::awaitOthers() {
     pollUntil(launchers, patience, pollsIn(startTogether), [&] { return launchers.haveAllCome() || signal() != 0; });
     throw ReportedElsewhere(2);
   }
-  if (!launchers.isComplete())
-    throw PlanError(fmt::format("ranks {} have not come within {} seconds: has every host been started, with this "
-                                "rendezvous ({})?",
-                                launchers.missing(), startTogether.count() / 1000, topology.rendezvous));
+  if (!launchers.isComplete()) {
+    Failure absence;
+    absence.message = fmt::format("ranks {} have not come within {} seconds: has every host been started, with this "
+                                  "rendezvous ({})?",
+                                  launchers.missing(), startTogether.count() / 1000, topology.rendezvous);
+    launchers.report(absence); // else the hosts that have come would blame this one
+    launchers.turn(/*isPoll=*/false);
+    throw PlanError(absence.message);
+  }
 }
 
 int HostsRun::runProcess(size_t index) {

@@ -16,8 +16,10 @@ def errors(*macros):
     work = folder / "-".join((model.stem,) + macros)
     work.mkdir(parents=True, exist_ok=True)
     subprocess.run(["spin", "-a", *(f"-D{macro}" for macro in macros), model], cwd=work, check=True)
+    # A mutant fails soon, so its compilation takes the longer time. Partial order reduction does not know `provided`.
+    optimized = "-O0" if macros else "-O1"
+    subprocess.run([compiler, optimized, "-w", "-DSAFETY", "-DNOREDUCE", "-o", "pan", "pan.c"], cwd=work, check=True)
     # -E: a process that a crash has stopped is no error. Processes that wait for ever are found by assertions.
-    subprocess.run([compiler, "-O1", "-w", "-DSAFETY", "-o", "pan", "pan.c"], cwd=work, check=True)
     printed = subprocess.run(["./pan", "-E", "-m100000"], cwd=work, check=True, capture_output=True, text=True).stdout
     if "search not completed" in printed and "errors: 0" in printed:
         sys.exit(f"{model.name}: the search was not exhaustive\n{printed}")

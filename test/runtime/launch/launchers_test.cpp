@@ -24,8 +24,9 @@ struct Host {
 class LaunchersTest : public testing::Test {
 protected:
   /// Adds a launcher of one rank. The existing launchers poll while it joins.
-  void join(int rank, int world, const std::string &plan = "plan") {
-    Rendezvous rendezvous{.token = "token", .own = {plan, "1", {rank}, "host" + std::to_string(rank), 100 + rank}};
+  void join(int rank, int world, const std::string &plan = "plan", int ranksPerHost = 1) {
+    std::string name = "host" + std::to_string(rank / ranksPerHost);
+    Rendezvous rendezvous{.token = "token", .own = {plan, "1", {rank}, name, 100 + rank}};
     rendezvous.world = world;
     rendezvous.own.process = rank;
     rendezvous.own.processes = std::max(world, rank + 1);
@@ -189,6 +190,50 @@ TEST_F(LaunchersTest, TheSecondHostReportsIfTheFirstIsLost) {
   }
   turn(1);
   EXPECT_THAT(reportOf(1), HasSubstr("all ranks stopped 1:in/0 2:"));
+}
+
+/// All launchers of the first host are lost. One of the other host reports.
+TEST_F(LaunchersTest, ALauncherOfAnotherHostReportsIfTheFirstHostIsLost) {
+  for (int rank = 0; rank < 4; ++rank)
+    join(rank, 4, "plan", /*ranksPerHost=*/2);
+  turn(3);
+  hosts.erase(0);
+  hosts.erase(1);
+  turn(1);
+  for (int rank : {2, 3}) {
+    ASSERT_TRUE(hosts[rank].launchers->failure());
+    EXPECT_EQ(hosts[rank].launchers->isReporter(), rank == 2);
+  }
+}
+
+/// The first launcher does not report a failure after it has completed.
+TEST_F(LaunchersTest, AFailureAfterTheFirstHostHasCompletedIsReported) {
+  joinAll(3);
+  hosts[0].launchers->leave();
+  hosts[1].launchers->leave();
+  turn(1);
+  hosts[2].launchers->report(failureOf(2, "killed"));
+  hosts[2].launchers->settle({});
+  turn(8);
+  ASSERT_TRUE(hosts[2].launchers->hasReport());
+  EXPECT_THAT(reportOf(2), HasSubstr("killed"));
+  EXPECT_TRUE(hosts[2].launchers->isReporter());
+}
+
+/// A failure before all have come reaches those that have, so that they do not blame the first launcher.
+TEST_F(LaunchersTest, AnAbsentHostIsNamedOnAllHosts) {
+  join(0, 3);
+  join(1, 3);
+  turn(2);
+  EXPECT_EQ(hosts[0].launchers->missing(), "2");
+  Failure absence;
+  absence.message = "ranks 2 have not come";
+  hosts[0].launchers->report(absence);
+  hosts[0].launchers->turn(false);
+  hosts.erase(0);
+  turn(1);
+  ASSERT_TRUE(hosts[1].launchers->failure());
+  EXPECT_EQ(hosts[1].launchers->failure()->message, "ranks 2 have not come");
 }
 
 TEST_F(LaunchersTest, FinishedHostsMayLeave) {
