@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /** The version of this interface. It rises when a function or a structure changes in a way that callers notice. */
-#define ESPALIER_INTERFACE 1
+#define ESPALIER_INTERFACE 2
 
 /** Returns ESPALIER_INTERFACE of the library, which must equal that of the caller's header. */
 int32_t espalier_interface(void);
@@ -57,6 +57,7 @@ typedef struct {
    * call. A nonzero result ends the run, with a checkpoint, after the step that follows. */
   espalier_line on_metrics;
   void *context;
+  int32_t require_signed; /**< 1: --require-signed; otherwise a note on standard error names an unknown signer */
 } espalier_run_options;
 
 /** Trains with all ranks as threads of this process. Returns after the last step. */

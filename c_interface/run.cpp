@@ -1,7 +1,7 @@
 // espalier_run: trains with all ranks as threads of this process.
 #include "c_interface/guard.h"
 
-#include "format/plan_file.h"
+#include "runtime/plan_signature.h"
 #include "runtime/program.h"
 #include "runtime/run/run.h"
 #include "runtime/run/summary.h"
@@ -37,7 +37,9 @@ rt::RunOptions optionsOf(const espalier_run_options &given, const rt::pb::Plan &
 
 void run(const espalier_run_options &given) {
   std::string file = textOf(given.plan);
-  rt::pb::Plan plan = rt::readPlan(file);
+  auto [plan, note] = rt::readSignedPlan(file, given.require_signed != 0);
+  if (!note.empty())
+    fmt::print(stderr, "espalier: note: {}\n", note);
   if (rt::findEntry(plan, "prefill"))
     throw rt::PlanError(
         fmt::format("{}: the plan generates; compile one that trains with sets=[\"run_mode=train\"]", file));

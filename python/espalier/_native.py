@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional, Sequence, Union
 
 from .errors import DoesNotFitError, EspalierError, InputError, RunError
 
-_INTERFACE = 1
+_INTERFACE = 2
 _ERRORS: dict[int, type[EspalierError]] = {2: InputError, 3: DoesNotFitError}
 _Path = Union[str, "os.PathLike[str]"]
 
@@ -27,7 +27,7 @@ class _RunOptions(ctypes.Structure):
                 ("steps", ctypes.c_int64), ("metrics", ctypes.c_char_p), ("checkpoint", ctypes.c_char_p),
                 ("load", ctypes.c_char_p), ("save_every", ctypes.c_int64), ("eval_every", ctypes.c_int64),
                 ("resume", ctypes.c_int32), ("threads", ctypes.c_int32), ("on_metrics", _Line),
-                ("context", ctypes.c_void_p)]
+                ("context", ctypes.c_void_p), ("require_signed", ctypes.c_int32)]
 
 
 class _Tensor(ctypes.Structure):
@@ -113,14 +113,16 @@ class _Run(threading.Thread):
 
 
 def run(plan: str, data: Sequence[str], steps: Optional[int], metrics: str, checkpoint: str, load: str,
-        save_every: int, eval_every: int, resume: bool, threads: int, callback: Callable[[str], object]) -> None:
+        save_every: int, eval_every: int, resume: bool, threads: int, require_signed: bool,
+        callback: Callable[[str], object]) -> None:
     """Trains. ``callback`` gets the metrics of each step as a JSON line, and at the end those of the evaluations. If it
     raises an exception, or a signal's handler does, the run ends after the next step, and the exception is raised."""
     if steps is not None and steps < 1:
         raise InputError(f"steps must be at least 1, got {steps}; leave steps out for the plan's")
     words = (ctypes.c_char_p * len(data))(*[os.fsencode(word) for word in data])
     started = _Run(_RunOptions(os.fsencode(plan), words, len(data), steps or 0, os.fsencode(metrics),
-                               os.fsencode(checkpoint), os.fsencode(load), save_every, eval_every, int(resume), threads))
+                               os.fsencode(checkpoint), os.fsencode(load), save_every, eval_every, int(resume), threads,
+                               require_signed=int(require_signed)))
     started.start()
     raised: Optional[BaseException] = None
     while not started.has_ended:

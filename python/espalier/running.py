@@ -61,7 +61,7 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
         callback: Optional[Callable[[Step], Any]] = None, metrics: Optional[PathLike] = None,
         checkpoint: Optional[PathLike] = None, save_every: int = 0, resume: bool = False,
         load: Optional[PathLike] = None, eval_every: int = 0, threads: int = 0,
-        report_to: Optional[str] = None) -> RunResult:
+        report_to: Optional[str] = None, require_signed: bool = False) -> RunResult:
     """Trains in this process with a .plan file, or with a :class:`Plan`, which is compiled first. Ranks are threads.
 
     ``data``: a text file, the PREFIX of PREFIX.bin and .idx, ``mock``, or a list ``[weight, path, ...]`` of a blend.
@@ -69,6 +69,8 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
     each step with a dict of the keys of a metrics line. If it raises an exception, or on Ctrl-C, the run ends after the
     following step, writes a checkpoint, and raises the exception here. ``threads``: threads per rank; the default is
     cores / ranks. ``report_to``: ``mlflow:URI`` (a server or a folder) or ``wandb``, which get the numbers of each step.
+    ``require_signed``: refuse a plan that neither you nor a signer in ``~/.config/espalier/known_signers`` has compiled;
+    without it, a note on standard error says so.
     """
     if data is None:
         words = []
@@ -96,7 +98,7 @@ def run(plan: Union[PathLike, Plan], *, data: Union[PathLike, Sequence[str], Non
                     hear(lines[-1])
         from . import _native  # here, for espalier.trace does without the library
         _native.run(os.fspath(plan), words, steps, path(metrics), path(checkpoint), path(load), save_every, eval_every,
-                    resume, threads, tell)
+                    resume, threads, require_signed, tell)
     trained, evaluated = _sort(lines)
     return RunResult(trained, evaluated, None if checkpoint is None else os.fspath(checkpoint))
 

@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 import espalier as ep
+from conftest import ONE_RANK
 from espalier import command
 
 
@@ -112,6 +113,23 @@ def test_errors_of_runs(plan_file, tmp_path):
         ep.run(plan_file, data="mock", resume=True)
 
 
+def test_a_plan_of_an_unknown_signer_is_noted_or_refused(run_file, text, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "ann"))
+    plan = ep.compile(run_file, tmp_path / "ann.plan", cluster="cpu_local:1x1", sets=ONE_RANK)
+    ep.run(plan, data=text, steps=1, require_signed=True)
+    assert "note" not in capfd.readouterr().err
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "bob"))
+    ep.compile(run_file, tmp_path / "bob.plan", cluster="cpu_local:1x1", sets=ONE_RANK)
+    capfd.readouterr()
+    ep.run(plan, data=text, steps=1)
+    assert capfd.readouterr().err.count("ann.plan: nobody known here compiled it: it is signed by a key") == 1
+    with pytest.raises(ep.InputError, match="nobody known here compiled it"):
+        ep.run(plan, data=text, steps=1, require_signed=True)
+    (tmp_path / "ann.plan.sig").unlink()
+    with pytest.raises(ep.InputError, match="there is no signature"):
+        ep.run(plan, data=text, steps=1, require_signed=True)
+
+
 def test_metrics_of_a_run_are_what_it_returns(trained):
     with open(trained.checkpoint.replace("checkpoints", "metrics.jsonl"), encoding="utf-8") as stream:
         lines = [json.loads(line) for line in stream]
@@ -168,7 +186,6 @@ def test_damage_is_found(trained, tmp_path):
 
 
 def test_generate(trained, run_file, tmp_path):
-    from conftest import ONE_RANK
     plan = ep.compile(run_file, tmp_path / "predict.plan", cluster="cpu_local:1x1",
                       sets=[*ONE_RANK, "run_mode=predict"])
     options = {"checkpoint": trained.checkpoint, "tokenizer": "bytes", "max_tokens": 4}
