@@ -1,4 +1,4 @@
-// Three launchers join, agree on what they run, train, and report the first failure (runtime/launch, runtime/processes).
+// Three launchers join, agree on what they run, train, and report the first failure (runtime/launch, runtime/run).
 // One fault happens at any moment, or two, or none. README.md says what is modelled.
 //
 // MUTANT_... macros take one rule out of the protocol. The test requires that the model then fails.
@@ -62,8 +62,8 @@ inline consider(at, whose, sign) {
   fi
 }
 
-// FirstFailure::poll. Messages and news of dead neighbours arrive within a poll interval, so polls count when nothing is
-// under way.
+// FirstFailure::poll. Messages and news of dead neighbours arrive within a poll interval, so polls count when nothing
+// is under way.
 #ifdef MUTANT_NO_PATIENCE
 #define pollNow(at) first[at] != NONE && isEcho[at] && polls[at] < PATIENCE
 #else
@@ -80,7 +80,7 @@ inline end(at, word) {
   said[at] = word; hasExited[at] = true; isTraining[at] = false; mayEcho[at] = false
 }
 
-// AllGathers::add and Launchers::gather; Contribution and Gathered are the agreement on data of runtime/train/statement.h.
+// AllGathers::add and Launchers::gather: the agreement on what the ranks read (runtime/train/statement.h).
 inline contribute(from) {
   contributions++;
   if

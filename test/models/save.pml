@@ -22,7 +22,8 @@ bool isPowered = true; // the machine
 
 byte saved;            // the checkpoint in flight
 bool isBusy[RANKS], hasFailed[RANKS], isCommitting, hasCommitFailed;
-bool isLocked = true;  // by this run
+bool isLocked = true;  // by this run, by the supervisor or by the rival
+bool isSupervising = false;
 
 #define SHARD(checkpoint, rank) shard[(checkpoint) * RANKS + (rank)]
 
@@ -60,6 +61,13 @@ proctype Committer() provided (isAlive && isPowered) {
      manifest[saved] = Written;
      manifest[saved] = Flushed;
      areEntriesFlushed[saved] = true;
+#ifdef MUTANT_LATEST_BEFORE_RENAME
+     latest = saved;
+     diskLatest = saved;
+#endif
+#ifdef MUTANT_PRUNE_BEFORE_LATEST
+     place[0] = Hidden;
+#endif
      place[saved] = Final;
 #ifndef MUTANT_RENAME_NOT_FLUSHED
      diskPlace[saved] = Final;
@@ -121,15 +129,29 @@ proctype Training() provided (isAlive && isPowered) {
 
 // A second run on the same folder: it sweeps hidden folders only if it gets the lock.
 proctype Rival() provided (isPowered) {
+  byte each;
 #ifndef MUTANT_NO_LOCK
   if
   :: isLocked -> goto refused
-  :: else -> isLocked = true
+  :: atomic { !isLocked -> isLocked = true }
   fi;
 #endif
   d_step {
-    assert(!isAlive || place[1] != Hidden);
-    assert(!isAlive || place[2] != Hidden)
+    assert(!isAlive || (place[1] != Hidden && place[2] != Hidden));
+    assert(!isSupervising); // the folder has one owner
+    each = 1;
+    do // CheckpointFolder::sweep
+    :: each < SAVES ->
+       if
+       :: place[each] == Hidden -> place[each] = Absent; diskPlace[each] = Absent; draft[each] = Missing;
+          SHARD(each, 0) = Missing; SHARD(each, 1) = Missing
+       :: else
+       fi;
+       each++
+    :: else -> break
+    od;
+    each = 0;
+    isLocked = false
   }
 refused:
   skip
@@ -140,13 +162,11 @@ inline isWhole(checkpoint, result) {
            SHARD(checkpoint, 0) == Flushed && SHARD(checkpoint, 1) == Flushed
 }
 
-// What the next run finds: `latest` names a whole checkpoint or one that is gone, and nothing reported is lost.
+// What the next run finds: `latest` names a whole checkpoint, and nothing reported is lost.
 inline resume() {
   each = 0;
-  if
-  :: place[latest] == Final -> isWhole(latest, isGood); assert(isGood)
-  :: else
-  fi;
+  isWhole(latest, isGood);
+  assert(isGood);
   do
   :: each < SAVES ->
      isWhole(each, isGood);
@@ -214,6 +234,14 @@ active proctype World() {
   :: isPowered = false; goto off
   :: isAlive = false; isLocked = false
   fi;
+  // ElasticRun::completeSave takes the lock first, or leaves the save.
+#ifndef MUTANT_SUPERVISOR_DOES_NOT_LOCK
+  if
+  :: atomic { !isLocked -> isLocked = true }
+  :: isLocked -> goto next
+  fi;
+#endif
+  isSupervising = true;
   now = saved;
   if
 #ifdef MUTANT_UNPROVEN
@@ -253,9 +281,11 @@ active proctype World() {
      reported = now
   :: else
   fi;
+  isSupervising = false;
   goto next;
 off:
   isAlive = false;
+  isSupervising = false;
   losePower();
 next:
   resume()
