@@ -8,21 +8,6 @@ namespace espalier::rt {
 
 namespace {
 
-/// Fills positions and first visible tokens of one sample. The token after an end of document starts a new document.
-void fillBorders(std::span<const int32_t> text, const DatasetOptions &options, const SampleView &out) {
-  int32_t start = 0;
-  bool hasEod = options.eodToken >= 0;
-  for (size_t k = 0; k + 1 < text.size(); ++k) {
-    auto place = static_cast<int32_t>(k);
-    if (!out.positions.empty())
-      out.positions[k] = options.resetPositionIds ? place - start : place;
-    if (!out.visibleFrom.empty())
-      out.visibleFrom[k] = options.resetAttentionMask ? start : 0;
-    if (hasEod && text[k] == options.eodToken)
-      start = place + 1;
-  }
-}
-
 void fillLossWeights(std::span<const int32_t> text, const DatasetOptions &options, std::span<float> weights) {
   bool masksEod = options.eodMaskLoss && options.eodToken >= 0;
   for (size_t k = 0; k < weights.size(); ++k) {
@@ -33,6 +18,20 @@ void fillLossWeights(std::span<const int32_t> text, const DatasetOptions &option
 
 } // namespace
 
+void Dataset::fillBorders(int64_t /*i*/, std::span<const int32_t> text, const SampleView &out) const {
+  int32_t start = 0;
+  bool hasEod = settings.eodToken >= 0;
+  for (size_t k = 0; k + 1 < text.size(); ++k) {
+    auto place = static_cast<int32_t>(k);
+    if (!out.positions.empty())
+      out.positions[k] = settings.resetPositionIds ? place - start : place;
+    if (!out.visibleFrom.empty())
+      out.visibleFrom[k] = settings.resetAttentionMask ? start : 0;
+    if (hasEod && text[k] == settings.eodToken)
+      start = place + 1;
+  }
+}
+
 void Dataset::read(int64_t i, const SampleView &out) const {
   std::vector<int32_t> text(settings.seqLength + 1);
   read(i, out, text);
@@ -40,8 +39,8 @@ void Dataset::read(int64_t i, const SampleView &out) const {
 
 void Dataset::read(int64_t i, const SampleView &out, std::span<int32_t> text) const {
   readTokens(i, text);
-  fillBorders(text, settings, out);
   fillLossWeights(text, settings, out.lossWeights);
+  fillBorders(i, text, out);
   // Padding is -1 until here. It becomes 0, because an embedding needs an existing row.
   std::ranges::replace(text, -1, 0);
   std::copy_n(text.begin(), out.tokens.size(), out.tokens.begin());

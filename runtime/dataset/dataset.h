@@ -38,6 +38,9 @@ struct DatasetOptions {
   bool resetAttentionMask = false; // tokens attend only to their own document
   /// Keeps a last validation sample shorter than seqLength + 1, padded and without loss on the padding.
   bool keepLastPartial = false;
+  /// Packs whole documents for steps of this many samples, which have nearly equal attention work (packing.h). 0 cuts
+  /// the text of all documents where a sample ends.
+  int64_t balancedBatch = 0;
   /// Folder for index arrays that runs share. Empty: each run builds the arrays.
   std::string cacheFolder;
 };
@@ -58,6 +61,8 @@ struct Sample {
   std::vector<int32_t> positions, visibleFrom;
 };
 
+struct PackedRows;
+
 /// A numbered list of samples.
 class Dataset {
 public:
@@ -77,9 +82,15 @@ public:
   virtual void readTokens(int64_t i, std::span<int32_t> out) const = 0;
   /// Reads the loss mask of these tokens, 0 or 1 each. Returns false if they have none, so that every token counts.
   virtual bool readLossMask(int64_t /*i*/, std::span<int32_t> /*out*/) const { return false; }
+  /// Returns the rows of a balanced dataset, which are its samples; else null.
+  virtual const PackedRows *packedRows() const { return nullptr; }
 
 protected:
   explicit Dataset(DatasetOptions options) : settings(std::move(options)) {}
+
+  /// Fills the positions and the first visible tokens of sample i, and removes the loss across borders of documents.
+  /// Here, the token after an end of document starts a new document.
+  virtual void fillBorders(int64_t i, std::span<const int32_t> text, const SampleView &out) const;
 
 private:
   DatasetOptions settings;

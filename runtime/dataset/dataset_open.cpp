@@ -5,6 +5,7 @@
 #include "runtime/dataset/dataset.h"
 #include "runtime/dataset/gpt_dataset.h"
 #include "runtime/dataset/mock_source.h"
+#include "runtime/dataset/packed_dataset.h"
 #include "runtime/dataset/text_check.h"
 #include "runtime/dataset/text_source.h"
 
@@ -103,6 +104,8 @@ std::unique_ptr<Dataset> openDataset(const std::string &path, const DatasetOptio
   std::shared_ptr<const TokenSource> mask;
   if (std::string prefix = findLossMask(path); !prefix.empty())
     mask = std::make_shared<IndexedDataset>(IndexedDataset::open(prefix));
+  if (options.balancedBatch > 0)
+    return std::make_unique<PackedDataset>(openSource(path, options), std::move(mask), options);
   return std::make_unique<GptDataset>(openSource(path, options), std::move(mask), options);
 }
 

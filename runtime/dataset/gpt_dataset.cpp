@@ -5,6 +5,7 @@
 #include "messages/data_error.h"
 #include "runtime/dataset/index_cache.h"
 #include "runtime/dataset/loss_mask.h"
+#include "runtime/dataset/source_checks.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -13,14 +14,8 @@ namespace espalier::rt {
 
 namespace {
 
-constexpr int64_t mostTokensLookedAt = 1 << 16;
-
 GptIndexRequest requestFor(const TokenSource &source, const DatasetOptions &options) {
-  auto [first, end] = splitRange(options.splitWeights, options.split, source.sequenceCount());
-  if (first == end)
-    throw DataError(source.name(), fmt::format("split {} of \"{}\" holds none of {} sequences; "
-                                               "give it more weight or the file more documents",
-                                               splitName(options.split), options.splitWeights, source.sequenceCount()));
+  auto [first, end] = sequencesOf(source, options);
   GptIndexRequest request;
   request.firstSequence = first;
   request.endSequence = end;
@@ -31,23 +26,6 @@ GptIndexRequest requestFor(const TokenSource &source, const DatasetOptions &opti
   return request;
 }
 
-DataError outsideVocabulary(const TokenSource &source, int32_t token, const std::string &where, int64_t vocabSize) {
-  return {source.name(), fmt::format("token {} {} is outside the vocabulary of {}; was the text tokenized with another "
-                                     "one? If not, compile with --set model.model_config.vocab_size=N of at least {}",
-                                     token, where, vocabSize, int64_t(token) + 1)};
-}
-
-/// Checks the first document against the vocabulary before the run starts. A dataset for a larger vocabulary usually
-/// shows this in its end-of-document token. Other tokens are checked when they are read.
-void checkFirstDocument(const TokenSource &source, int64_t first, int64_t vocabSize) {
-  int64_t length = source.sequenceLength(first);
-  std::vector<int32_t> tokens(std::min<int64_t>(length, mostTokensLookedAt));
-  source.read(first, length - static_cast<int64_t>(tokens.size()), tokens);
-  for (int32_t token : tokens)
-    if (token >= vocabSize)
-      throw outsideVocabulary(source, token, fmt::format("in sequence {}", first), vocabSize);
-}
-
 } // namespace
 
 GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, std::shared_ptr<const TokenSource> lossMask,
@@ -56,8 +34,6 @@ GptDataset::GptDataset(std::shared_ptr<const TokenSource> tokens, std::shared_pt
   if (mask)
     requireSameSequences(*source, *mask);
   GptIndexRequest request = requestFor(*source, options);
-  if (options.vocabSize > 0)
-    checkFirstDocument(*source, request.firstSequence, options.vocabSize);
   index = options.cacheFolder.empty() ? buildGptIndex(*source, request)
                                       : loadOrBuildGptIndex(*source, request, options.cacheFolder);
 }
@@ -84,14 +60,8 @@ size_t GptDataset::readSample(const TokenSource &from, int64_t i, std::span<int3
 void GptDataset::readTokens(int64_t i, std::span<int32_t> out) const {
   size_t filled = readSample(*source, i, out);
   std::ranges::fill(out.subspan(filled), -1);
-  if (options().vocabSize == 0)
-    return;
-  auto bad = std::ranges::find_if(out.first(filled), [this](int32_t t) { return t >= options().vocabSize; });
-  if (bad == out.begin() + filled)
-    return;
-  int64_t sequence = index->document[index->sample[index->shuffle[i]].position];
-  throw outsideVocabulary(*source, *bad, fmt::format("in sample {} (near sequence {})", i, sequence),
-                          options().vocabSize);
+  requireVocabulary(*source, out.first(filled), i, index->document[index->sample[index->shuffle[i]].position],
+                    options().vocabSize);
 }
 
 bool GptDataset::readLossMask(int64_t i, std::span<int32_t> out) const {

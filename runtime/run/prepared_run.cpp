@@ -54,6 +54,12 @@ std::shared_ptr<const Dataset> openHeldOut(const Program &program, const RunOpti
 
 /// Opens the training data, or the evaluation data if the plan only evaluates.
 std::shared_ptr<const Dataset> openTraining(const Program &program, const RunOptions &options) {
+  bool isPacked = program.plan().settings().data().pack_balanced();
+  if (isPacked && options.dataset)
+    throw PlanError("`pack: balanced` packs documents of a file, and the samples are in memory; compile with "
+                    "`pack: concatenated`");
+  if (isPacked && options.order == SampleOrder::cyclic)
+    throw PlanError("`pack: balanced` fixes the order of the samples; leave --dataloader-type cyclic out");
   if (options.dataset)
     return options.dataset;
   if (isForEvaluation(program.plan().settings()))

@@ -90,6 +90,14 @@ void BatchLoader::load(int64_t consumed, int64_t microBatch, const Memory &memor
   }
 }
 
+std::optional<PackedStep> BatchLoader::describePacking(int64_t consumed, int64_t samples) const {
+  if (!dataset.packedRows())
+    return std::nullopt;
+  bool isZigzag = std::ranges::any_of(inputs, &Input::isZigzag);
+  return describeStep(*dataset.packedRows(), consumed, samples,
+                      {share.microBatch, share.dpSize, contextRanks, isZigzag});
+}
+
 void BatchLoader::write(int64_t begin, const Memory &memory) const {
   for (const Input &input : inputs) {
     auto *to = memory(input.exchange) + begin * 4;

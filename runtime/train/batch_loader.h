@@ -5,12 +5,14 @@
 #include "format/model_inputs.h"
 #include "format/plan.pb.h"
 #include "runtime/dataset/dataset.h"
+#include "runtime/dataset/packing.h"
 #include "runtime/dataset/sampler.h"
 
 #include <cstddef>
 #include <functional>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,9 @@ public:
 
   /// Loads the replica's micro-batch `microBatch` of the step that begins after `consumed` samples.
   void load(int64_t consumed, int64_t microBatch, const Memory &memory);
+
+  /// Describes the documents of a step of `samples`; empty if the dataset is not packed by work.
+  std::optional<PackedStep> describePacking(int64_t consumed, int64_t samples) const;
 
 private:
   /// An input of the rank's stage: the staging buffer, and the sample field that it receives.

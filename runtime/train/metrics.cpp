@@ -179,6 +179,12 @@ std::string metricsLine(const StepRecord &record) {
     line["experts"] = loadsOf(record.experts);
   if (!record.attentionScores.empty())
     line["max_attention_logit"] = scoresOf(record.attentionScores);
+  if (record.packing)
+    line["packing"] = {{"documents", record.packing->documents},
+                       {"tokens", record.packing->tokens},
+                       {"longest_document", record.packing->longest},
+                       {"replica_imbalance", record.packing->replicaImbalance},
+                       {"context_imbalance", record.packing->contextImbalance}};
   line["schema"] = 1;
   return line.dump();
 }
@@ -268,6 +274,9 @@ void Metrics::add(const StepRecord &record) {
                              {"experts/dropped", record.experts.droppedShare()}});
   if (!record.attentionScores.empty())
     events.add(record.step, {{"max_attention_logit", largestOf(record.attentionScores)}});
+  if (record.packing)
+    events.add(record.step, {{"packing/replica_imbalance", record.packing->replicaImbalance},
+                             {"packing/context_imbalance", record.packing->contextImbalance}});
   double left = secondsLeft(record);
   if (isTerminal)
     shown = {record, left};

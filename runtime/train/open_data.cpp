@@ -33,14 +33,23 @@ bool limitsAttention(const pb::Plan &plan) { return hasInput(plan, "visible_from
 void check(const pb::Plan &plan, const pb::Data &data) {
   if (data.path().empty())
     throw PlanError("no data to read; give --data PATH, or data_path in the run file");
-  if ((data.eod_mask_loss() || data.reset_position_ids() || limitsAttention(plan)) && data.eod_token() < 0)
+  bool findsBorders = !data.pack_balanced() && (data.reset_position_ids() || limitsAttention(plan));
+  if ((data.eod_mask_loss() || findsBorders) && data.eod_token() < 0)
     throw PlanError("what happens at the end of a document needs its token; give --eod-token ID");
   if (data.eod_token() >= static_cast<int64_t>(plan.settings().vocabulary()))
     throw PlanError(fmt::format("the end of a document is token {}, the model's vocabulary has {}; give --eod-token ID",
                                 data.eod_token(), plan.settings().vocabulary()));
   if (data.eod_mask_loss() && !hasInput(plan, "loss_weights"))
     throw PlanError("the model has no input loss_weights, so the end of a document cannot be left out of the loss");
-  for (const BlendPart &part : parseBlend({data.path().begin(), data.path().end()}))
+  std::vector<BlendPart> parts = parseBlend({data.path().begin(), data.path().end()});
+  if (data.pack_balanced() && parts.size() > 1)
+    throw PlanError(fmt::format("`pack: balanced` packs one dataset, and the data are a blend of {}; join them with "
+                                "`espalier data merge`, or compile with `pack: concatenated`",
+                                parts.size()));
+  if (data.pack_balanced() && (!hasInput(plan, "loss_weights") || !limitsAttention(plan)))
+    throw PlanError("`pack: balanced` needs the model's inputs loss_weights, for padding, and visible_from, for the "
+                    "borders of documents; compile with `pack: concatenated`");
+  for (const BlendPart &part : parts)
     if (std::string mask = findLossMask(part.path); !mask.empty() && !hasInput(plan, "loss_weights"))
       throw PlanError(fmt::format("{}: the model has no input loss_weights, so a loss mask has no effect; give it to "
                                   "cross_entropy in the model file, or remove the mask to train on all tokens",
@@ -82,6 +91,8 @@ std::unique_ptr<Dataset> openRunData(const pb::Plan &plan, const DataOptions &op
   wanted.eodMaskLoss = data.eod_mask_loss();
   wanted.resetPositionIds = data.reset_position_ids();
   wanted.resetAttentionMask = limitsAttention(plan);
+  if (data.pack_balanced()) // an evaluation reads every sample, in any order
+    wanted.balancedBatch = split == Split::train ? static_cast<int64_t>(settings.global_batch()) : 1;
   std::vector<BlendPart> parts = parseBlend({data.path().begin(), data.path().end()});
   if (parts.size() == 1)
     return openDataset(parts[0].path, wanted);
@@ -112,6 +123,8 @@ std::string describeTrainingData(const pb::Plan &plan, const DataOptions &option
     words += fmt::format(", documents end with {}{}{}{}", data.eod_token(), data.eod_mask_loss() ? " without loss" : "",
                          data.reset_position_ids() ? ", positions restart" : "",
                          limitsAttention(plan) ? ", attention within documents" : "");
+  if (data.pack_balanced())
+    words += fmt::format(", packed for steps of {}", plan.settings().global_batch());
   return words;
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/finite.h"
 #include "runtime/checkpoint/save_record.h"
 #include "runtime/dataset/dataset.h"
+#include "runtime/dataset/packing.h"
 #include "runtime/dataset/sampler.h"
 #include "runtime/executor.h"
 #include "runtime/launch/topology.h"
@@ -42,6 +43,7 @@ struct StepRecord {
   ExpertLoads experts;    ///< empty in most steps
   /// The largest attention score of each layer in a run with QK-clip; given as often as `experts`.
   std::vector<LayerScore> attentionScores;
+  std::optional<PackedStep> packing; ///< in a run with `pack: balanced`
 };
 
 /// Ranks that are slow, in the metrics; see SlowRanks.

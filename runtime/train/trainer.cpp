@@ -401,6 +401,7 @@ StepRecord Trainer::record(const StepOutcome &outcome, double seconds) {
   record.isApplied = outcome.isApplied;
   record.isSpike = outcome.isSpike;
   record.normLimit = outcome.normLimit;
+  record.packing = trainingBatches.describePacking(state.consumed - batch.samples, batch.samples);
   record.batch = settings.batch_ramp_size() > 0 ? batch.samples : 0;
   for (const pb::Stage &stage : context.program.plan().stages())
     record.peakBytes = std::max<uint64_t>(record.peakBytes, stage.arena_bytes(pb::DEVICE));

@@ -39,6 +39,8 @@ void importRamp(const RunReader &reader) {
   const char *key = isLinear ? rampKey : scheduleKey;
   if (config.runMode == "eval" || config.runMode == "predict")
     return reader.report(key, KeyAction::Accepted, "the plan does not train");
+  if (config.data.pack_balanced())
+    return reader.error(key, "pack: balanced packs samples for steps of the global batch: leave pack or the ramp out");
   Ramp ramp = isLinear ? readLinear(reader) : readStepped(reader);
   if (!ramp.fault.empty())
     return reader.error(key, std::string(key).substr(std::strlen("runner_config.")) + " " + ramp.fault);

@@ -221,10 +221,14 @@ bool hasChunks(const ModelDescription &model) {
 void importDocuments(const RunReader &reader, const std::string &task, rt::pb::Data &data) {
   auto isSet = [&](const std::string &key) {
     bool isOn = reader.flag(key).value_or(false);
-    if (isOn && !data.has_eod_token())
+    if (isOn && !data.has_eod_token() && (!data.pack_balanced() || key.ends_with("eod_mask_loss")))
       reader.error(key, fmt::format("{} needs the token that ends a document, eod", key.substr(key.rfind('.') + 1)));
     return isOn;
   };
+  const std::string packKey = task + "pack", pack = reader.text(packKey).value_or("concatenated");
+  data.set_pack_balanced(pack == "balanced");
+  if (pack != "balanced" && pack != "concatenated")
+    reader.error(packKey, fmt::format("pack is '{}', want concatenated or balanced", pack));
   data.set_eod_mask_loss(isSet(task + "eod_mask_loss"));
   data.set_reset_position_ids(isSet(task + "reset_position_ids"));
   for (const std::string &key :
@@ -232,6 +236,9 @@ void importDocuments(const RunReader &reader, const std::string &task, rt::pb::D
         std::string("train_dataset.data_loader.create_compressed_eod_mask"), std::string("train_dataset.eod_reset")})
     if (isSet(key) && !std::exchange(reader.config().resetAttentionMask, true))
       limitAttention(reader, key, reader.config().model);
+  if (data.pack_balanced() && !reader.config().resetAttentionMask)
+    reader.error(packKey, "attention is not limited to documents, so that all samples have the same work: set "
+                          "reset_attention_mask: True, or leave pack out");
   data.set_reset_position_ids(data.reset_position_ids() || reader.flag("train_dataset.eod_reset").value_or(false));
   if (data.reset_position_ids() && hasChunks(reader.config().model))
     reader.error(task + "reset_position_ids", "the chunks of attention are counted in the sample, in which positions "

@@ -524,6 +524,8 @@ constexpr Row datasetKeys[] = {
     {"data_loader.config.seq_length", T::Count, mapped, "must equal model_config.seq_length"},
     {"data_loader.config.eod_mask_loss", T::Bool, used, "True: no loss where the input is eod"},
     {"data_loader.config.reset_position_ids", T::Bool, used, "True: positions restart behind eod"},
+    {"data_loader.config.pack", T::String, used,
+     "concatenated, or balanced: whole documents in samples of nearly equal attention work (docs/fine_tuning.md)"},
     {"data_loader.config.create_attention_mask", T::Bool, accepted, "no mask is stored: attention is causal"},
     {"data_loader.config.reset_attention_mask", T::Bool, used, "True: tokens attend to their own document only"},
     {"data_loader.config.create_compressed_eod_mask", T::Bool, used, "as reset_attention_mask"},
