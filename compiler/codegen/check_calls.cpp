@@ -131,6 +131,11 @@ private:
     }
     sizes.resize(given);
     for (const rt::NumberSignature &number : function.floats) {
+      if (number.isMany) {
+        if (auto values = dyn_cast_or_null<DenseF64ArrayAttr>(parameter(number.name)))
+          llvm::append_range(floats, values.asArrayRef());
+        return true;
+      }
       auto value =
           dyn_cast_or_null<FloatAttr>(number.initial.empty() ? parameterOfAny(number.name) : parameter(number.name));
       if (!value)

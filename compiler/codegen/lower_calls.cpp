@@ -119,7 +119,10 @@ void addAttributes(Operation *op, Call &call) {
   given = call.floats.size();
   for (const rt::NumberSignature &number : ArrayRef(row.floats).drop_front(given)) {
     Attribute own = attribute(number.name);
-    call.floats.push_back(own ? cast<FloatAttr>(own).getValueAsDouble() : std::stod(number.initial));
+    if (number.isMany && own)
+      llvm::append_range(call.floats, cast<DenseF64ArrayAttr>(own).asArrayRef());
+    else if (!number.isMany)
+      call.floats.push_back(own ? cast<FloatAttr>(own).getValueAsDouble() : std::stod(number.initial));
     given = own ? call.floats.size() : given;
   }
   call.floats.resize(given);

@@ -29,7 +29,9 @@ class FactorAxes {
 public:
   FactorAxes(ShardableOp op, const Layout &layout)
       : op(op), slotAxes(layout.axesOf("capacity")),
-        movesTokens(isa<model::RouteOp, model::DispatchOp, model::CombineOp>(op)) {}
+        movesTokens(isa<model::RouteOp, model::DispatchOp, model::CombineOp>(op)),
+        passesStates(
+            isa<model::RecurrenceOp, model::RecurrenceGradOp, model::CausalConvOp, model::CausalConvGradOp>(op)) {}
 
   /// Each dimension claims its axes from the outermost inwards, up to the first axis that another factor has. A later
   /// claimant adds inner axes if the earlier claims agree with its outer axes.
@@ -41,7 +43,8 @@ public:
       if (claimed.size() > axes.size() || ArrayRef(axes).take_front(claimed.size()) != ArrayRef(claimed))
         continue;
       for (StringAttr axis : ArrayRef(axes).drop_front(claimed.size())) {
-        if (llvm::is_contained(used, axis) || (isOfTokens(dim) && !llvm::is_contained(slotAxes, axis)))
+        if (llvm::is_contained(used, axis) || (isOfTokens(dim) && !llvm::is_contained(slotAxes, axis)) ||
+            (passesStates && dim == "seq" && axis != "cp")) // sequence parallelism does not pass states
           break;
         claimed.push_back(axis);
         used.push_back(axis);
@@ -73,7 +76,7 @@ private:
 
   ShardableOp op;
   ArrayRef<StringAttr> slotAxes; ///< over which the plan splits the slots of experts
-  bool movesTokens;
+  bool movesTokens, passesStates;
   llvm::DenseMap<StringAttr, Axes> axesOf; ///< by factor
   Axes used;
 };

@@ -1,7 +1,7 @@
 #include "compiler/profile/op_terms.h"
 
 #include "dialects/exec/dialect.h"
-#include "dialects/model/dialect.h"
+#include "dialects/model/shards.h"
 #include "format/axes.h"
 
 using namespace mlir;
@@ -22,17 +22,22 @@ bool isCollective(Operation *op) {
 
 bool isProduct(Operation *op) { return isa<model::ContractOp, exec::ProductOp>(op); }
 
+/// Returns whether a recurrence or its derivative goes over the positions of a rank.
+static bool isRecurrence(Operation *op) {
+  return isa<model::RecurrenceOp, model::RecurrenceGradOp, model::ShardStatesOp, model::ShardRecurrenceOp,
+             model::ShardRecurrenceGradOp>(op);
+}
+
 bool isSingle(Operation *op) {
-  return isCollective(op) || isProduct(op) ||
-         isa<model::AttentionOp, model::AttentionGradOp, model::RecurrenceOp, model::RecurrenceGradOp>(op);
+  return isCollective(op) || isProduct(op) || isa<model::AttentionOp, model::AttentionGradOp>(op) || isRecurrence(op);
 }
 
 bool movesBytes(Operation *op) {
   if (isSingle(op) || op->getNumResults() == 0 || op->getNumOperands() == 0)
     return false;
   if (auto accumulate = dyn_cast<model::AccumulateOp>(op))
-    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp, model::CausalConvGradOp>(
-        accumulate.getX().getDefiningOp());
+    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp, model::CausalConvGradOp,
+                            model::ShardConvGradOp>(accumulate.getX().getDefiningOp());
   return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<RankedTensorType>(type); });
 }
 
@@ -140,7 +145,8 @@ Size OpTerms::attentionOperations(Operation *op) const {
   auto positions = [&](unsigned operand) {
     return static_cast<double>(cast<RankedTensorType>(op->getOperand(operand).getType()).getDimSize(1));
   };
-  double queries = positions(0), keys = positions(1), unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
+  double queries = positions(0), keys = isRecurrence(op) ? queries * sizes.at().cp : positions(1),
+         unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
   auto window = op->getAttrOfType<IntegerAttr>("window");
   double most = window ? std::min(keys, static_cast<double>(window.getInt())) : keys;
   double unseenByOne = 0.5 * most / keys; // by the queries of a whole sequence

@@ -80,13 +80,16 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (known->second == localSize)
     return whole;
   if ((name == "seq" || name == "capacity") && point.cp > 1) {
-    whole = product(std::move(whole), {1, {{cpSymbol, -1}}});
-    localSize *= point.cp;
-    if (known->second == localSize)
-      return whole;
+    Monomial part = product(whole, {1, {{cpSymbol, -1}}});
+    if (known->second == localSize * point.cp)
+      return part;
+    if (known->second == localSize * point.cp * point.tp)
+      return product(std::move(part), {1, {{tpSymbol, -1}}});
   }
   if (known->second == localSize * point.tp)
     return product(std::move(whole), {1, {{tpSymbol, -1}}});
+  if (name == "seq" && localSize % point.cp == 0) // gathered from the borders of shards
+    return {static_cast<double>(localSize) / point.cp, {{cpSymbol, 1}}};
   return {static_cast<double>(localSize), {}};
 }
 

@@ -287,17 +287,18 @@ def Model_RopeOp : Model_Op<"rope", [CostedOpInterface, KeptForBackward,
       is (c - slow) / (fast - slow), clamped to [0, 1]. With `original_context` n, c is the number of turns over n
       positions, n w_i / 2 pi (llama3); without it, c is i (yarn).
       The rotated columns begin with column `first`, which is 0 by default; earlier columns keep their values.
+      `factors` divides each w_i by a number of its own (longrope).
     - (C1) x and result have the same dimensions: those of positions, then more, the last one of even size.
     - (C2) positions are i32. - (C3) rotary is even and between 2 and d;
     first is even, and first + rotary is at most d.
     - (C4) factor, original_context and amplitude are positive; slow, fast and original_context need factor; slow and
-    fast differ.
+    fast differ. - (C5) factors has a positive number for each rotated pair, and excludes factor.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$positions, F64Attr:$theta, UnitAttr:$inverse,
                        OptionalAttr<I64Attr>:$rotary, UnitAttr:$interleaved, OptionalAttr<F64Attr>:$factor,
                        OptionalAttr<F64Attr>:$slow, OptionalAttr<F64Attr>:$fast,
                        OptionalAttr<F64Attr>:$original_context, OptionalAttr<F64Attr>:$amplitude,
-                       OptionalAttr<I64Attr>:$first);
+                       OptionalAttr<I64Attr>:$first, OptionalAttr<DenseF64ArrayAttr>:$factors);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$x `,` $positions attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

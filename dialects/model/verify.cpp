@@ -367,6 +367,11 @@ LogicalResult RopeOp::verify() {
   bool hasRamp = getSlow() && getFast() && !(*getSlow() == *getFast());
   if ((getSlow() || getFast() || getOriginalContext()) && !(getFactor() && hasRamp)) // rope_c4
     return emitOpError("needs factor, and slow and fast that differ, to scale some positions less");
+  if (std::optional<ArrayRef<double>> factors = getFactors()) { // rope_c5
+    size_t pairs = static_cast<size_t>(getRotary().value_or(columns)) / 2;
+    if (getFactor() || factors->size() != pairs || !llvm::all_of(*factors, [](double each) { return each > 0; }))
+      return emitOpError("needs ") << pairs << " positive factors, without factor, got " << factors->size();
+  }
   return verifyIntegers(*this, getPositions(), "positions"); // rope_c2
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/verify/signatures.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace espalier::rt::verify {
 
@@ -93,12 +94,18 @@ std::string DimBinding::faultOfWhole() const {
                          ours->second.from->buffer, textOf(ours->second.from->dims), size.initial,
                          other->second.from->buffer);
   }
-  for (const std::string &name : function.whole)
-    if (auto meaning = meanings.find(name); meaning != meanings.end())
-      for (const Dim &dim : meaning->second.dims)
-        if (dim.split)
-          return fmt::format("buffer {} holds {}, whose {} must not be split", meaning->second.from->buffer,
-                             textOf(meaning->second.from->dims), name);
+  for (const std::string &names : function.whole) {
+    auto meaning = meanings.end(); // of the last alternative that an operand has
+    for (auto name : std::views::split(names, '|'))
+      if (auto found = meanings.find(std::string(name.begin(), name.end())); found != meanings.end())
+        meaning = found;
+    if (meaning == meanings.end())
+      continue;
+    for (const Dim &dim : meaning->second.dims)
+      if (dim.split)
+        return fmt::format("buffer {} holds {}, whose {} must not be split", meaning->second.from->buffer,
+                           textOf(meaning->second.from->dims), meaning->first);
+  }
   return "";
 }
 

@@ -13,6 +13,7 @@ prompts, the tokens that follow each prompt (float32, one prompt at a time), the
 smallest difference of the two largest logits over all steps. If this difference is below 1e-4, another order of
 additions could give other tokens.
 """
+import copy
 import json
 import pathlib
 import sys
@@ -40,6 +41,18 @@ def config_of(name):
     return config
 
 
+def compiled(config):
+    """Returns the config with longrope's factors for long texts alone if the context is longer than the original one:
+    the compiled context decides, and not the length of each text."""
+    config = copy.deepcopy(config)
+    for key in ("rope_scaling", "rope_parameters"):
+        rope = config.get(key, {})
+        original = config.get("original_max_position_embeddings", rope.get("original_max_position_embeddings", CONTEXT))
+        if "long_factor" in rope and CONTEXT > original:
+            rope["short_factor"] = rope["long_factor"]
+    return config
+
+
 def continuation(model, prompt):
     """Returns the greedy tokens, the smallest difference of the two largest logits, and the logits after the prompt.
     Uses no cache."""
@@ -55,7 +68,7 @@ def continuation(model, prompt):
 
 
 def entry_of(name):
-    model = model_of(config_of(name)).float().eval()
+    model = model_of(compiled(config_of(name))).float().eval()
     model.config.use_cache = False
     texts = [continuation(model, prompt) for prompt in PROMPTS]
     return {"config": config_of(name), "prompts": PROMPTS, "tokens": [tokens for tokens, _, _ in texts],

@@ -28,6 +28,14 @@ pb::LibraryCall slice(Toy &toy) {
   call.mutable_buffers(0)->mutable_reads_at()->set_tp(192);
   return call;
 }
+/// Returns a convolution over shards of the sequence, whose edges have these dimensions.
+pb::LibraryCall convWithEdges(Toy &toy, const std::string &edges, int64_t first) {
+  pb::LibraryCall call = toy.call(pb::LibraryCall::CAUSAL_CONV, {toy("bqmd"), toy("mdc"), toy(edges), toy("bqmd")},
+                                  {4, 3, 20, 3, 0, 0, 0, 1, 0, 3});
+  call.add_scalars()->set_tp(first);
+  return call;
+}
+
 pb::LibraryCall attention(Toy &toy) {
   pb::LibraryCall call =
       toy.call(pb::LibraryCall::ATTENTION_FORWARD,
@@ -241,6 +249,10 @@ const CallCase calls[] = {
      [](Toy &toy) {
        return toy.call(pb::LibraryCall::CAUSAL_CONV, {toy("bqnd"), toy("ndc"), toy("bqnd")}, {4, 3, 10, 3});
      }},
+    {"CausalConvWithEdges", "", [](Toy &toy) { return convWithEdges(toy, "brmd", 3); }},
+    {"CausalConvWithEdgesOfItself", "whose edges must not be split",
+     [](Toy &toy) { return convWithEdges(toy, "bqmd", 3); }},
+    {"CausalConvInAnotherPlace", "it must be", [](Toy &toy) { return convWithEdges(toy, "brmd", 0); }},
     {"CausalConvGradient", "",
      [](Toy &toy) {
        return toy.call(pb::LibraryCall::CAUSAL_CONV_GRADIENT, {toy("bsnd"), toy("bsnd"), toy("ndc", DP)},

@@ -111,7 +111,9 @@ private:
     }
     for (const std::string &name : row.code) {
       if (std::optional<size_t> index = function.findFloat(name)) {
-        if (*index < call.floats.size())
+        if (function.floats[*index].isMany && *index < call.floats.size())
+          parameters.set(name, builder.getDenseF64ArrayAttr(ArrayRef(call.floats).drop_front(*index)));
+        else if (*index < call.floats.size())
           parameters.set(name, builder.getF64FloatAttr(call.floats[*index]));
       } else if (std::optional<size_t> index = function.findSize(name)) {
         const rt::NumberSignature &size = function.sizes[*index];

@@ -211,8 +211,9 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
 }
 
 FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
-  return withPositions(
-      op, [&](Value positions) -> FailureOr<Value> { return rotated(*this, op, in[0], positions, compute()); });
+  return withPositions(op, [&](Value positions) -> FailureOr<Value> {
+    return rotated(*this, op, in[0], positions, model.dims.at("seq"), compute());
+  });
 }
 
 FailureOr<Value> SegmentBuilder::alibi(const OpDescription &op, ArrayRef<Value> in) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <set>
 
 namespace espalier {
@@ -375,9 +376,10 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
     else if (!attribute.isString)
       op.numbers[name] = number(*value);
     else if (auto size = sizes.find(value->text); size != sizes.end())
-      op.strings[name] = size->second.text;
+      op.strings[name] =
+          size->second.items.empty() ? size->second.text : fmt::format("{}", fmt::join(size->second.items, " "));
     else
-      op.strings[name] = value->text;
+      op.strings[name] = value->isSequence() ? fmt::format("{}", fmt::join(yamlTexts(value), " ")) : value->text;
     if (attribute.isOption &&
         (attribute.isString ? op.strings[name].empty() : op.numbers[name] == *attribute.defaultNumber)) {
       op.numbers.erase(name);
@@ -385,11 +387,8 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
     }
   }
   checkKeys(node, known, op.kind);
-  if (op.kind == "rope" && !op.strings.contains("scaling")) // the numbers of a scaling have no meaning
-    std::erase_if(op.numbers, [](const auto &number) {
-      return number.first != "theta" && number.first != "fraction" && number.first != "last" &&
-             number.first != "interleaved" && number.first != "inverse";
-    });
+  if (op.kind == "rope")
+    removeUnusedScaling(op);
   checkOp(op, model, sizes, headDimPlace, diagnostics);
   if (op.numbers.contains("scale") && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(model.dims.at("head_dim")));

@@ -16,12 +16,7 @@ const SegmentDescription &ModelDescription::segment(const std::string &kind) con
   return segments.front();
 }
 
-bool ModelDescription::splitsSequence() const {
-  bool isDropless = !hasExperts() || dims.at("capacity") == dims.at("seq");
-  return isDropless && std::ranges::none_of(segments, [](const SegmentDescription &segment) {
-           return std::ranges::any_of(segment.ops, [](const OpDescription &op) { return hasState(op); });
-         });
-}
+bool ModelDescription::splitsSequence() const { return !hasExperts() || dims.at("capacity") == dims.at("seq"); }
 
 int ModelDescription::layerCount() const {
   int layers = 0;

@@ -97,8 +97,8 @@ struct ModelDescription {
 
   /// Returns whether the model is a mixture of experts, which has the dimension `expert`.
   bool hasExperts() const { return dims.count("expert") > 0; }
-  /// Returns whether context ranks can split sequences. The tokens of a sequence compete for the slots of experts,
-  /// unless there is a slot for each, and a recurrence or a convolution reads the positions of a sequence in turn.
+  /// Returns whether context ranks can split sequences. Tokens of a sequence compete for the slots of experts, unless
+  /// there is a slot for each token.
   bool splitsSequence() const;
   /// Returns the segment of this kind, which must exist.
   const SegmentDescription &segment(const std::string &kind) const;

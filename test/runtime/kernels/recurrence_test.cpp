@@ -346,5 +346,223 @@ TEST(CausalConvKernel, SumsTheGradientOfItsWeight) {
   });
 }
 
+/// A sequence over ranks, in blocks or in zigzag order.
+struct Split {
+  int64_t batch, seq, ranks;
+  bool isZigzag;
+
+  int64_t own() const { return isZigzag ? 2 : 1; }
+  int64_t runs() const { return own() * ranks; }
+  int64_t positions() const { return seq / ranks; }
+  int64_t length() const { return seq / runs(); }
+  /// Returns the number of a run of a rank among all runs.
+  int64_t number(int64_t rank, int64_t run) const { return run == 0 ? rank : runs() - 1 - rank; }
+  /// Returns the position of the first of a rank's positions.
+  int64_t first(int64_t rank) const { return rank * length(); }
+
+  /// Moves the rows of a rank, of `bytes` each, from the whole sequences, or back to them.
+  void move(std::vector<char> &whole, std::vector<char> &part, int64_t rank, int64_t rows, bool isBack = false) const {
+    int64_t bytes = rows * length(), all = batch * runs();
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t run = 0; run < own(); ++run) {
+        ASSERT_LE(static_cast<size_t>(all * bytes), whole.size());
+        char *ofWhole = whole.data() + (b * runs() + number(rank, run)) * bytes;
+        char *ofPart = part.data() + (b * own() + run) * bytes;
+        std::memcpy(isBack ? ofWhole : ofPart, isBack ? ofPart : ofWhole, static_cast<size_t>(bytes));
+      }
+  }
+};
+
+/// Calls on the shards of all ranks.
+struct Shards {
+  Shards(Split split, pb::LibraryCall::Function function, const std::vector<int64_t> &sizes) : split(split) {
+    for (int64_t rank = 0; rank < split.ranks; ++rank) {
+      calls.emplace_back(function, sizes);
+      calls.back().setScalars({split.first(rank), split.seq});
+    }
+  }
+
+  /// Adds the shards of a buffer of a call on whole sequences, or the whole buffer.
+  void add(CallUnderTest &whole, int buffer, bool isWhole = false) {
+    auto index = static_cast<size_t>(buffer);
+    int64_t elements =
+        static_cast<int64_t>(whole.call.buffers(buffer).bytes()) / (whole.types[index] == pb::BF16 ? 2 : 4);
+    int64_t bytes = static_cast<int64_t>(whole.call.buffers(buffer).bytes()) / (split.batch * split.seq);
+    for (int64_t rank = 0; rank < split.ranks; ++rank) {
+      CallUnderTest &call = calls[static_cast<size_t>(rank)];
+      int added = call.add(whole.types[index], isWhole ? elements : elements / split.ranks, 0);
+      std::vector<char> &part = call.buffers[static_cast<size_t>(added)];
+      if (isWhole)
+        std::memcpy(part.data(), whole.buffers[index].data(), whole.call.buffers(buffer).bytes());
+      else
+        split.move(whole.buffers[index], part, rank, bytes);
+    }
+  }
+  /// Adds a buffer of this number of elements on each rank.
+  void addEmpty(pb::DataType type, int64_t elements) {
+    for (CallUnderTest &call : calls)
+      call.add(type, elements, 0);
+  }
+  void addBytes(const std::vector<char> &bytes, pb::DataType type, int64_t elements) {
+    for (CallUnderTest &call : calls)
+      std::memcpy(call.buffers[static_cast<size_t>(call.add(type, elements, 0))].data(), bytes.data(),
+                  static_cast<size_t>(elements * (type == pb::BF16 ? 2 : 4)));
+  }
+  void run(const cpu::Loops &loops) {
+    for (CallUnderTest &call : calls)
+      call.run(2, loops);
+  }
+  /// Gathers a buffer with `bytes` for each run of positions.
+  std::vector<char> gather(size_t buffer, int64_t bytes) {
+    std::vector<char> whole(static_cast<size_t>(split.batch * split.runs() * bytes));
+    Split ofRuns = {split.batch, split.runs(), split.ranks, split.isZigzag};
+    for (int64_t rank = 0; rank < split.ranks; ++rank)
+      ofRuns.move(whole, calls[static_cast<size_t>(rank)].buffers[buffer], rank, bytes, /*isBack=*/true);
+    return whole;
+  }
+  /// Compares the shards of a buffer with one of a call on whole sequences.
+  void expect(const CallUnderTest &whole, int buffer, size_t ofShards, double tolerance) {
+    int64_t bytes = static_cast<int64_t>(whole.call.buffers(buffer).bytes());
+    pb::DataType type = whole.types[static_cast<size_t>(buffer)];
+    std::vector<char> made = gather(ofShards, bytes / (split.batch * split.runs()));
+    double largest = 0.1, difference = 0;
+    for (int64_t i = 0; i < bytes / (type == pb::BF16 ? 2 : 4); ++i) {
+      largest = std::max(largest, std::abs(whole.at(buffer, i)));
+      difference = std::max(difference, std::abs(whole.at(buffer, i) - valueAt(made, type, i)));
+    }
+    EXPECT_LE(difference, tolerance * largest) << "buffer " << buffer;
+  }
+
+  Split split;
+  std::vector<CallUnderTest> calls;
+};
+
+/// Computes a recurrence and its derivative on shards.
+void expectSplitRecurrence(const Shape &s, Split split, const cpu::Loops &loops) {
+  CallUnderTest forward = make(s, pb::F32, false), backward = make(s, pb::F32, true);
+  forward.run(1, loops);
+  backward.run(1, loops);
+  int64_t columns = s.valueDim + (s.delta ? s.keyDim : 1), states = s.batch * s.heads * s.group * s.keyDim;
+  const std::vector<int64_t> sizes = {s.batch,    split.positions(), s.heads,    s.group, s.keyDim,
+                                      s.valueDim, s.chunk,           s.byColumn, s.delta};
+  auto with = [&](std::vector<int64_t> further) {
+    further.insert(further.begin(), sizes.begin(), sizes.end());
+    return further;
+  };
+  std::vector<char> gathered[2];
+  for (bool isBackward : {false, true}) {
+    int64_t width = isBackward ? s.valueDim : columns;
+    Shards terms(split, pb::LibraryCall::SHARD_STATES, with({isBackward, split.own(), width, split.isZigzag}));
+    for (int operand : {0, 1, isBackward ? 5 : 2, 3, 4})
+      terms.add(backward, operand);
+    if (s.documents)
+      terms.add(backward, 6);
+    terms.addEmpty(pb::F32, states * split.own() * width);
+    terms.run(loops);
+    gathered[isBackward] = terms.gather(terms.calls[0].buffers.size() - 1, states / s.batch * width * 4);
+  }
+  for (bool isBackward : {false, true}) {
+    CallUnderTest &whole = isBackward ? backward : forward;
+    std::vector<int64_t> further = {1, split.runs(), columns, split.isZigzag};
+    if (!isBackward)
+      further.insert(further.begin(), 0);
+    Shards shards(split, isBackward ? pb::LibraryCall::RECURRENCE_GRADIENT : pb::LibraryCall::RECURRENCE,
+                  with(further));
+    int operands = (isBackward ? 6 : 5) + s.documents, results = isBackward ? 5 : 1;
+    for (int operand = 0; operand < operands - s.documents; ++operand)
+      shards.add(whole, operand);
+    shards.addBytes(gathered[0], pb::F32, states * split.runs() * columns);
+    if (isBackward)
+      shards.addBytes(gathered[1], pb::F32, states * split.runs() * s.valueDim);
+    if (s.documents)
+      shards.add(whole, operands - 1);
+    for (int result = operands; result < operands + results; ++result)
+      shards.add(whole, result);
+    shards.run(loops);
+    for (int i = 0; i < results; ++i)
+      shards.expect(whole, operands + i, static_cast<size_t>(operands + (isBackward ? 2 : 1) + i), 4e-5);
+  }
+}
+
+TEST(RecurrenceKernel, PassesStatesBetweenShards) {
+  for (bool delta : {false, true})
+    for (bool byColumn : {false, true})
+      for (bool documents : {false, true})
+        for (bool isZigzag : {false, true}) {
+          SCOPED_TRACE(testing::Message() << "delta " << delta << " by column " << byColumn << " documents "
+                                          << documents << " zigzag " << isZigzag);
+          forEachLevel([&](const cpu::Loops &loops) {
+            expectSplitRecurrence({2, 54, 2, 2, 8, 12, 4, byColumn, delta, documents}, {2, 54, 3, isZigzag}, loops);
+          });
+        }
+}
+
+/// Computes a convolution, its transposition and the gradient of its weight on shards.
+void expectSplitConv(Split split, int64_t channels, int64_t taps, const cpu::Loops &loops) {
+  int64_t rows = split.batch * split.seq, kept = std::min(taps - 1, split.length());
+  Shape s{.batch = split.batch, .seq = split.seq};
+  for (bool isTransposed : {false, true}) {
+    CallUnderTest whole(pb::LibraryCall::CAUSAL_CONV, {split.batch, split.seq, channels, taps, isTransposed});
+    whole.add(pb::BF16, rows * channels);
+    whole.add(pb::F32, channels * taps);
+    whole.addIds(documents(s));
+    whole.add(pb::F32, rows * channels);
+    whole.run(1, loops);
+    std::vector<char> edges[2];
+    for (int64_t bytes : {channels * 2, int64_t{4}}) {
+      Shards taken(split, pb::LibraryCall::SHARD_EDGES,
+                   {split.batch, split.positions(), bytes, kept * split.own(), isTransposed, split.isZigzag});
+      taken.add(whole, bytes == 4 ? 2 : 0);
+      taken.addEmpty(bytes == 4 ? pb::I32 : pb::BF16, split.batch * kept * split.own() * (bytes == 4 ? 1 : channels));
+      taken.run(loops);
+      edges[bytes == 4] = taken.gather(1, kept * bytes);
+    }
+    int64_t all = kept * split.runs();
+    Shards shards(
+        split, pb::LibraryCall::CAUSAL_CONV,
+        {split.batch, split.positions(), channels, taps, isTransposed, 0, 0, 1, isTransposed, all, split.isZigzag});
+    shards.add(whole, 0);
+    shards.add(whole, 1, /*isWhole=*/true);
+    shards.addBytes(edges[0], pb::BF16, split.batch * all * channels);
+    shards.add(whole, 2);
+    if (isTransposed)
+      shards.addBytes(edges[1], pb::I32, split.batch * all);
+    shards.add(whole, 3);
+    shards.run(loops);
+    shards.expect(whole, 3, isTransposed ? 5 : 4, 1e-6);
+    if (isTransposed)
+      continue;
+    CallUnderTest gradient(pb::LibraryCall::CAUSAL_CONV_GRADIENT, {split.batch, split.seq, channels, taps});
+    gradient.add(pb::BF16, rows * channels);
+    gradient.add(pb::F32, rows * channels);
+    gradient.addIds(documents(s));
+    gradient.add(pb::F32, channels * taps);
+    gradient.run(1, loops);
+    Shards terms(split, pb::LibraryCall::CAUSAL_CONV_GRADIENT,
+                 {split.batch, split.positions(), channels, taps, 1, all, split.isZigzag});
+    terms.add(gradient, 0);
+    terms.add(gradient, 1);
+    terms.addBytes(edges[0], pb::BF16, split.batch * all * channels);
+    terms.add(gradient, 2);
+    terms.addEmpty(pb::F32, channels * taps);
+    terms.run(loops);
+    for (int64_t i = 0; i < channels * taps; ++i) {
+      double sum = 0;
+      for (const CallUnderTest &call : terms.calls)
+        sum += call.at(4, i);
+      ASSERT_NEAR(sum, gradient.at(3, i), 1e-4) << i;
+    }
+  }
+}
+
+TEST(CausalConvKernel, ReadsTheEdgesOfOtherShards) {
+  forEachLevel([](const cpu::Loops &loops) {
+    for (bool isZigzag : {false, true}) {
+      expectSplitConv({2, 54, 3, isZigzag}, 70, 4, loops);
+      expectSplitConv({1, 12, 3, isZigzag}, 5, 8, loops); // runs are shorter than what the convolution reads
+    }
+  });
+}
+
 } // namespace
 } // namespace espalier::rt
