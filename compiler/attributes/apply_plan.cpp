@@ -2,6 +2,7 @@
 
 #include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
+#include "dialects/model/dialect.h"
 #include "format/axes.h"
 #include "planner/model/schedule.h"
 
@@ -17,7 +18,7 @@ ModelSizes sizesUnder(const planner::Plan &plan) {
   // Matrix products of odd sizes are slow (planner/model/cost.h). Megatron also pads to 128 elements per vocabulary
   // shard.
   int64_t parts = plan.vocabParallel ? plan.tp : 1;
-  return {plan.microBatchSize * plan.replicas(), 128 * parts};
+  return {plan.microBatchSize * plan.replicas(), 128 * parts, plan.expertRanks(), plan.cp};
 }
 
 namespace {
@@ -62,7 +63,8 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     if (plan.expertsOverContext)
       expertAxes.push_back("cp");
     expertAxes.push_back("ep");
-    dims.push_back(b.getNamedAttr("expert", b.getStrArrayAttr(expertAxes)));
+    for (StringRef dim : {model::expertDim, model::holderDim})
+      dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr(expertAxes)));
   }
   for (const char *dim : {"seq", "capacity"})
     if (StringRef(dim) == "seq" || model.hasExperts())

@@ -6,7 +6,7 @@
 // gathered over tp only and q is [b, s:cp, n:tp, d].
 //
 // Where tokens are routed and moved to experts, the tokens of a sequence and the slots of experts are one factor. It
-// takes the axes that the plan gives to `capacity`.
+// takes the axes that the plan gives to `capacity`. Experts and the ranks that hold them are one factor, too.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
@@ -72,7 +72,11 @@ public:
 
 private:
   bool isOfTokens(StringAttr dim) const { return movesTokens && (dim == "seq" || dim == "capacity"); }
-  StringAttr factorOf(StringAttr dim) const { return isOfTokens(dim) ? StringAttr::get(dim.getContext(), "seq") : dim; }
+  StringAttr factorOf(StringAttr dim) const {
+    return isOfTokens(dim)           ? StringAttr::get(dim.getContext(), "seq")
+           : dim == model::holderDim ? StringAttr::get(dim.getContext(), model::expertDim)
+                                     : dim;
+  }
 
   ShardableOp op;
   ArrayRef<StringAttr> slotAxes; ///< over which the plan splits the slots of experts

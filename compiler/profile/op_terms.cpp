@@ -77,7 +77,9 @@ ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 planner::Axis axisOf(Operation *op) { return axisNamed(cast<StringAttr>(axesOf(op)[0]).getValue()); }
 
 /// Returns whether the instruction computes a product, by the library or by a kernel.
-bool isOfProduct(const EmittedPiece &piece) { return piece.name == "matmul" || piece.name == "few_rows"; }
+bool isOfProduct(const EmittedPiece &piece) {
+  return piece.name == "matmul" || piece.name == "few_rows" || piece.name.starts_with("grouped");
+}
 
 } // namespace
 
@@ -119,10 +121,14 @@ ComputeTerm OpTerms::productTerm(Operation *op, Phase phase) const {
   ComputeTerm term;
   term.kind = ComputeClass::MatMul;
   Monomial m{1, {}}, n{1, {}}, k{1, {}}, count{1, {}};
+  auto contract = dyn_cast<model::ContractOp>(op);
+  bool hasOwners = contract && contract.getOwners();
   auto read = [&](Value operand, Value other, Monomial &alone) {
     auto type = cast<RankedTensorType>(operand.getType());
     for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape())) {
       bool shared = dimIndex(other.getType(), name) >= 0, kept = dimIndex(op->getResult(0).getType(), name) >= 0;
+      if (hasOwners && name == model::expertDim)
+        continue;
       Monomial &target = !shared ? alone : kept ? count : k;
       if (!shared || operand == op->getOperand(0))
         target = product(target, sizes.dimension(name, size));
@@ -130,6 +136,14 @@ ComputeTerm OpTerms::productTerm(Operation *op, Phase phase) const {
   };
   read(op->getOperand(0), op->getOperand(1), m);
   read(op->getOperand(1), op->getOperand(0), n);
+  if (hasOwners) { // one product for each expert, of an even share of the rows
+    bool isGradient = dimIndex(contract.getType(), model::expertDim) >= 0;
+    auto experts = cast<RankedTensorType>((isGradient ? contract.getResult() : contract.getB()).getType());
+    count = sizes.dimension(model::expertDim, experts.getDimSize(0));
+    Monomial &rows = isGradient ? k : m;
+    rows = product(std::move(rows), inverse(count));
+    term.meanRows = isGradient ? planner::MeanRows::K : planner::MeanRows::M;
+  }
   term.m = {m}, term.n = {n}, term.k = {k}, term.count = {count};
   bool isWeight = llvm::all_of(op->getUsers(), [](Operation *user) { return isa<model::AccumulateOp>(user); });
   term.phase = phase == Phase::Backward && isWeight ? Phase::Weight : phase;

@@ -158,8 +158,9 @@ std::string LibraryCallCheck::bySignature() {
   std::vector<int64_t> wanted;
   for (size_t i = 0; i < rows.sizes->size(); ++i)
     wanted.push_back(binding.sizeOf(rows.function->sizes[i].name, /*inBytes=*/true).value_or((*rows.sizes)[i]));
-  if (std::string found = binding.faultOfSlots(wanted); !found.empty())
-    return found;
+  for (const std::string &found : {binding.faultOfSlots(wanted), binding.faultOfHolders()})
+    if (!found.empty())
+      return found;
   if (std::optional<size_t> zigzag = rows.function->findSize("zigzag"))
     wanted[*zigzag] = areZigzag(of(0));
   for (size_t last = wanted.size(); last-- > 0 && !rows.function->sizes[last].initial.empty();) {

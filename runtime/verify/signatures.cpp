@@ -126,10 +126,24 @@ std::string DimBinding::faultOfSlots(const std::vector<int64_t> &sizes) const {
   int64_t count = sizes[*function.findSize(tokens)], room = sizes[*function.findSize(slots)];
   bool areAlike = ofSlots == meanings.end() ||
                   (ofTokens != meanings.end() && splitOf(ofSlots->second) == splitOf(ofTokens->second));
-  if (count == room && areAlike)
+  std::optional<size_t> each = function.findSize("each");
+  if ((count == room || (each && sizes[*each] > 0)) && areAlike)
     return "";
   return fmt::format("has {} slots{} for the {} tokens of a rank, whose {} must not be split", room,
                      areAlike ? "" : ", which are split otherwise,", count, tokens);
+}
+
+std::string DimBinding::faultOfHolders() const {
+  if (!function.findSize("holders") || !function.findSize("experts"))
+    return "";
+  auto splitOf = [&](const std::string &name) {
+    auto meaning = meanings.find(name);
+    return meaning == meanings.end() ? 0 : meaning->second.dims.front().split;
+  };
+  uint32_t one = splitOf("holders"), other = splitOf("experts");
+  return one == other
+             ? ""
+             : fmt::format("has holders split over {} and experts over {}, which must be split alike", one, other);
 }
 
 std::optional<int64_t> DimBinding::sizeOf(const std::string &name, bool inBytes) const {

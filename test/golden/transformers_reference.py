@@ -101,7 +101,7 @@ GRADED |= {
         "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.25, 1.5, 2.0],
                          "long_factor": [1.0, 1.75, 3.5, 6.25]}},
     "phi4_mini_longrope": GRADED["phi4_mini"] | {
-        "rope_theta": 100.0, "original_max_position_embeddings": 8, "max_position_embeddings": 32,
+        "rope_theta": 100.0, "original_max_position_embeddings": 4,
         "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.25, 1.5], "long_factor": [2.0, 4.0, 8.0]}},
     "llama_longrope": FOUR_PAIRS | {
         "rope_parameters": {"rope_type": "longrope", "rope_theta": 100.0, "factor": 6.0,

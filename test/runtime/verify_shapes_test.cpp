@@ -149,6 +149,26 @@ const CallCase calls[] = {
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7}); }},
     {"RouteWithASlotForEachToken", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 3}); }},
+    {"RouteToHolders", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq"), toy("zbt")},
+                       {4, 3, 8, 3, 5, 1, 1, 4, 2});
+     }},
+    {"RouteToHoldersWithOtherSlots", "which are split otherwise",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq"), toy("zba")},
+                       {4, 3, 8, 3, 7, 1, 1, 4, 2});
+     }},
+    {"Grouped", "",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::GROUPED, {toy("ibah"), toy("ghw"), toy("iba"), toy("ibaw")},
+                       {1, 4, 7, 4, 16, 10});
+     }},
+    {"GroupedOverAllHolders", "which must be split alike",
+     [](Toy &toy) {
+       return toy.call(pb::LibraryCall::GROUPED, {toy("zbah"), toy("ghw"), toy("zba"), toy("zbaw")},
+                       {2, 4, 7, 4, 16, 10});
+     }},
     {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
     {"DispatchToPartOfTheExperts", "whose experts must not be split",
      [](Toy &toy) { return dispatch(toy, "gbah", 4); }},

@@ -4,6 +4,7 @@
 #include "compiler/codegen/cuda/launch_calls.h"
 
 #include "compiler/codegen/cuda/attention.h"
+#include "compiler/codegen/cuda/grouped.h"
 #include "compiler/codegen/cuda/policy.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
@@ -57,6 +58,9 @@ public:
                                                  {"route", &Launches::route},
                                                  {"dispatch", &Launches::dispatch},
                                                  {"combine", &Launches::combine},
+                                                 {"grouped", &Launches::grouped},
+                                                 {"grouped_transposed", &Launches::grouped},
+                                                 {"grouped_gradient", &Launches::grouped},
                                                  {"rope", &Launches::rope},
                                                  {"concat", &Launches::concat},
                                                  {"columns", &Launches::takeColumns},
@@ -136,14 +140,19 @@ private:
     return parameters;
   }
 
+  /// Returns whether a size has its default, which is another size or a number.
+  bool isDefault(const rt::NumberSignature &size) const {
+    return function.findSize(size.initial) ? number(size.name) == number(size.initial)
+                                           : std::to_string(number(size.name)) == size.initial;
+  }
+
   /// Returns the value of a scalar, or null if the launch does not have the scalar.
   Attribute scalarOf(const rt::ScalarSignature &row) {
     if (row.name == "FIRST")
       return addsUnlessFirst() ? firstScalar(builder.getContext(), call.buffers.back().getBucket()) : Attribute();
     if (row.name == "SEED")
       return exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, /*seed=*/1, Attribute(), 0);
-    if (row.isSize() && row.isOptional &&
-        number(row.name) == number(function.sizes[*function.findSize(row.name)].initial))
+    if (row.isSize() && row.isOptional && isDefault(function.sizes[*function.findSize(row.name)]))
       return Attribute();
     std::optional<size_t> ofCall = function.findScalar(row.name);
     return ofCall ? call.scalars[*ofCall] : scalar(number(row.name));
@@ -232,6 +241,11 @@ private:
   }
 
   void combine() { add("combine", geometry(256, 8), widthFor({"x", "y"}, number("hidden"), 8)); }
+
+  void grouped() {
+    cuda::TileSizes tiles = cuda::groupedTiles(call.elements[0], call.elements[1]);
+    add(call.function, geometry(tiles.threads(), tiles.rows, tiles.columns, cuda::groupedSharedBytes(tiles)));
+  }
 
   void rope() {
     int64_t headDim = number("head_dim"), rotary = number("rotary") > 0 ? number("rotary") : headDim;

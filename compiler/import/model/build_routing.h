@@ -29,8 +29,12 @@ struct ExpertLoads {
   mlir::Value dropped; ///< no dimensions: choices that found no slot; null if every choice has a slot
 };
 
-/// Counts the choices in `ids`. An expert has `capacity` slots for each sample.
-ExpertLoads expertLoads(PrimitiveBuilder &p, mlir::Value ids, mlir::Value scores, int64_t capacity);
+/// Counts the choices of a route by `scores`. An expert has `capacity` slots for each sample; the experts of a holder
+/// share them if the route has owners.
+ExpertLoads expertLoads(PrimitiveBuilder &p, model::RouteOp route, mlir::Value scores);
+
+/// Returns x; or, if x has experts and `rows` are rows of holders, for each row x of its owner, in the type of `rows`.
+mlir::Value ofOwnersOf(PrimitiveBuilder &p, mlir::Value rows, mlir::Value x, mlir::Value owners);
 
 /// Returns the sum over tokens of weight * factor * (log sum exp(scores))^2.
 mlir::Value zLoss(PrimitiveBuilder &p, const OpDescription &op, mlir::Value scores, mlir::Value weights);

@@ -173,6 +173,126 @@ TEST(Experts, MovesHaveTheSameBitsForAnyNumberOfThreads) {
     expectSameBitsForAnyThreads([&] { return makeMove(function, {515, false, true}, pb::BF16, pb::BF16); });
 }
 
+/// Experts of a holder share slots: the rows of a sample in a holder are sorted by expert.
+TEST(Route, HoldersShareSlots) {
+  constexpr int64_t experts = 6, each = 3, holders = 2, capacity = 14;
+  CallUnderTest test(pb::LibraryCall::ROUTE, {kBatch, kSeq, experts, kChoices, capacity, 1, 1, each, holders});
+  test.add(pb::F32, kTokens * experts);
+  test.add(pb::I32, kChoices * kTokens, 0);
+  test.add(pb::I32, kChoices * kTokens, 0);
+  test.add(pb::I32, holders * kBatch * capacity, 0);
+  test.run(1);
+  int64_t rows = 0;
+  for (int64_t at = 0; at < kChoices * kTokens; ++at)
+    if (int32_t slot = idAt(test, 2, at); slot >= 0) {
+      int64_t sample = at / kSeq % kBatch, expert = idAt(test, 1, at);
+      ASSERT_EQ(idAt(test, 3, (expert / each * kBatch + sample) * capacity + slot), expert % each);
+      ++rows;
+    }
+  int64_t owned = 0;
+  for (int64_t block = 0; block < holders * kBatch; ++block)
+    for (int64_t slot = 0; slot < capacity; ++slot) {
+      int32_t owner = idAt(test, 3, block * capacity + slot);
+      owned += owner >= 0;
+      if (slot > 0)
+        ASSERT_LE(static_cast<uint32_t>(idAt(test, 3, block * capacity + slot - 1)), static_cast<uint32_t>(owner));
+    }
+  EXPECT_EQ(rows, owned) << "a slot has one choice";
+  EXPECT_GT(rows, kTokens);
+}
+
+/// Rows of two samples of two holders with three experts each. Owners ascend; an expert is empty, another has all rows
+/// of a sample.
+struct GroupedCase {
+  int64_t capacity = 70, k = 40, n = 72;
+  std::vector<int32_t> owners;
+
+  GroupedCase() {
+    for (int block = 0; block < 4; ++block)
+      for (int64_t slot = 0; slot < capacity; ++slot)
+        owners.push_back(block == 1 ? 1 : slot >= 60 ? -1 : slot < 3 ? 0 : slot < 37 + block ? 1 : block == 0 ? 1 : 2);
+  }
+  int64_t rows() const { return 4 * capacity; }
+  int64_t expertOf(int64_t row) const {
+    int32_t owner = owners[static_cast<size_t>(row)];
+    return owner < 0 ? -1 : row / (2 * capacity) * 3 + owner;
+  }
+  CallUnderTest make(pb::LibraryCall::Function function, pb::DataType type, pb::DataType result) const {
+    CallUnderTest test(function, {2, 2, capacity, 6, k, n});
+    bool isGradient = function == pb::LibraryCall::GROUPED_GRADIENT;
+    bool isTransposed = function == pb::LibraryCall::GROUPED_TRANSPOSED;
+    test.add(type, rows() * (isTransposed ? n : k));
+    test.add(type, isGradient ? rows() * n : 6 * k * n);
+    test.addIds(owners);
+    test.add(result, isGradient ? 6 * k * n : rows() * (isTransposed ? k : n));
+    return test;
+  }
+  std::vector<double> expected(const CallUnderTest &test) const {
+    auto function = test.call.function();
+    bool isGradient = function == pb::LibraryCall::GROUPED_GRADIENT;
+    bool isTransposed = function == pb::LibraryCall::GROUPED_TRANSPOSED;
+    std::vector<double> sums(static_cast<size_t>(isGradient ? 6 * k * n : rows() * (isTransposed ? k : n)));
+    for (int64_t row = 0; row < rows(); ++row)
+      for (int64_t i = 0; expertOf(row) >= 0 && i < k; ++i)
+        for (int64_t o = 0; o < n; ++o) {
+          int64_t weight = (expertOf(row) * k + i) * n + o;
+          if (isGradient)
+            sums[static_cast<size_t>(weight)] += test.at(0, row * k + i) * test.at(1, row * n + o);
+          else if (isTransposed)
+            sums[static_cast<size_t>(row * k + i)] += test.at(0, row * n + o) * test.at(1, weight);
+          else
+            sums[static_cast<size_t>(row * n + o)] += test.at(0, row * k + i) * test.at(1, weight);
+        }
+    return sums;
+  }
+};
+
+const std::vector<pb::LibraryCall::Function> kGrouped = {pb::LibraryCall::GROUPED, pb::LibraryCall::GROUPED_TRANSPOSED,
+                                                         pb::LibraryCall::GROUPED_GRADIENT};
+
+TEST(Grouped, MultipliesRowsByTheMatricesOfTheirExperts) {
+  GroupedCase c;
+  forEachLevel([&](const cpu::Loops &loops) {
+    for (auto function : kGrouped)
+      for (auto [type, result] : {std::pair(pb::F32, pb::F32), {pb::BF16, pb::BF16}, {pb::BF16, pb::F32}}) {
+        CallUnderTest test = c.make(function, type, result);
+        std::vector<double> expected = c.expected(test);
+        test.run(3, loops);
+        for (size_t i = 0; i < expected.size(); ++i)
+          ASSERT_NEAR(test.at(3, static_cast<int64_t>(i)), expected[i],
+                      2 * roundoff(result) * std::abs(expected[i]) + 1e-4)
+              << pb::LibraryCall::Function_Name(function) << " " << i;
+      }
+  });
+}
+
+TEST(Grouped, GradientsAdd) {
+  GroupedCase c;
+  CallUnderTest test = c.make(pb::LibraryCall::GROUPED_GRADIENT, pb::F32, pb::F32);
+  std::vector<double> expected = c.expected(test);
+  for (size_t i = 0; i < expected.size(); ++i)
+    expected[i] += test.at(3, static_cast<int64_t>(i));
+  test.adds = true;
+  test.run(1);
+  for (size_t i = 0; i < expected.size(); ++i)
+    ASSERT_NEAR(test.at(3, static_cast<int64_t>(i)), expected[i], 1e-4) << i;
+}
+
+TEST(Grouped, SameBitsForAnyNumberOfThreads) {
+  for (auto function : kGrouped)
+    expectSameBitsForAnyThreads([&] { return GroupedCase().make(function, pb::BF16, pb::F32); });
+}
+
+/// Owners out of range or order, as in a damaged plan, must not cause accesses outside of the buffers.
+TEST(Grouped, WrongOwnersStayInTheBuffers) {
+  GroupedCase c;
+  std::mt19937 random(3);
+  for (int32_t &owner : c.owners)
+    owner = static_cast<int32_t>(random());
+  for (auto function : kGrouped)
+    c.make(function, pb::F32, pb::F32).run(2);
+}
+
 /// Ids and slots out of range, as in a damaged plan, must not cause writes.
 TEST(Experts, IgnoresIdsAndSlotsOutOfRange) {
   CallUnderTest test = makeMove(pb::LibraryCall::DISPATCH, {3, false, false}, pb::F32, pb::F32);
