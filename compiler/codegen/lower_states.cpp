@@ -106,9 +106,6 @@ static std::pair<StringRef, SmallVector<int64_t>> functionOf(Operation *op) {
 }
 
 LogicalResult ProgramBuilder::lowerState(Operation *op) {
-  if (!target.isHost())
-    return op->emitOpError("has kernels for cpu only, got ")
-           << target.name() << "; choose a cluster of CPUs, such as --cluster cpu_local";
   bool isCarried = isa<model::CarriedRecurrenceOp, model::CarriedConvOp>(op);
   SmallVector<Value> operands(op->getOperands());
   if (isCarried && place(operands.pop_back_val()) != place(op->getResult(1)))
@@ -116,6 +113,12 @@ LogicalResult ProgramBuilder::lowerState(Operation *op) {
   Call call;
   std::tie(call.function, call.sizes) = functionOf(op);
   addShard(op, call);
+  constexpr int64_t mostColumns = 1024; // of keys, for the blocks of GPUs
+  std::optional<size_t> columns = rt::findFunction(call.function)->findSize("key_dim");
+  if (!target.isHost() && columns && call.sizes[*columns] > mostColumns)
+    return op->emitOpError("needs keys of at most ")
+           << mostColumns << " columns for " << target.name() << ", got " << call.sizes[*columns]
+           << "; choose a cluster of CPUs, such as --cluster cpu_local";
   for (Value operand : operands)
     call.add(place(operand), cast<RankedTensorType>(operand.getType()).getElementType());
   bool isOfWeight = isa<model::CausalConvGradOp, model::ShardConvGradOp>(op); // the call adds to the accumulator

@@ -193,7 +193,8 @@ INSTANTIATE_TEST_SUITE_P(Splits, Generation,
 INSTANTIATE_TEST_SUITE_P(
     States, Generation,
     testing::Combine(testing::Values("mamba2", "qwen3_next", "qwen3_5", "bamba", "falcon_h1", "falcon_h1_norm",
-                                     "granitemoehybrid", "granitemoehybrid_dense", "nemotron_h", "nemotron_h_experts"),
+                                     "granitemoehybrid", "granitemoehybrid_dense", "nemotron_h", "nemotron_h_experts",
+                                     "olmo_hybrid", "olmo_hybrid_no_rope"),
                      testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)}, Split{"batch8", eight(1)})),
     nameOf);
 INSTANTIATE_TEST_SUITE_P(
@@ -215,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Options, Generation,
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Families, Generation,
                          testing::Combine(testing::Values("apertus", "deepseek_v32", "sarvam_moe", "aria_text",
-                                                          "qwen3_5_moe", "lfm2_moe"),
+                                                          "qwen3_5_moe", "lfm2_moe", "bitnet"),
                                           testing::Values(Split{"one", axes(1, 1)}, Split{"tp2pp2", axes(2, 2)})),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Positions, Generation,

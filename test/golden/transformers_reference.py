@@ -215,6 +215,7 @@ FAMILIES = {
                              "qk_rope_head_dim": 4, "moe_intermediate_size": 12, "num_hidden_layers": 3,
                              "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 2,
                              "num_experts_per_tok": 3, "norm_topk_prob": False, "routed_scaling_factor": 1.5},
+    "bitnet": family("bitnet", "BitNetForCausalLM"),
     "arcee": family("arcee", "ArceeForCausalLM", mlp_bias=True),
     "helium": family("helium", "HeliumForCausalLM", head_dim=4, attention_bias=True, mlp_bias=True),
     "jais2": family("jais2", "Jais2ForCausalLM"),
@@ -385,6 +386,9 @@ STATES = {
     "qwen3_5_moe": family("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", intermediate_size="default", num_hidden_layers=4,
                           head_dim=8, moe_intermediate_size=12, shared_expert_intermediate_size=20, num_experts=4,
                           num_experts_per_tok=2, router_aux_loss_coef=0.0, **DELTA),
+    # transformers splits a saved convolution in three equal parts, so q and v have equal widths here.
+    "olmo_hybrid": family("olmo_hybrid", "OlmoHybridForCausalLM", num_hidden_layers=4,
+                          **DELTA | {"linear_key_head_dim": 10, "linear_value_head_dim": 5}),
     # Short convolutions between gates.
     "lfm2": family("lfm2", "Lfm2ForCausalLM", num_hidden_layers=3, block_multiple_of=10, full_attn_idxs=[1],
                    conv_bias=True, layer_types=["conv", "full_attention", "conv"]),
@@ -422,26 +426,6 @@ STATES = {
                                  n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5),
 }
 ALL = MODELS | GRADED | EXPERTS | FAMILIES | STATES
-# Options of config.json, for generation_reference.py alone.
-VARIANTS = {
-    "llama_biases": GRADED["llama_wide"] | {"attention_bias": True, "mlp_bias": True},
-    "qwen3_biases": GRADED["qwen3"] | {"attention_bias": True},
-    "olmo2_biases": GRADED["olmo2"] | {"attention_bias": True, "num_hidden_layers": 3},
-    "gemma2_biases": GRADED["gemma2"] | {"attention_bias": True},
-    "stablelm_biases": GRADED["stablelm"] | {"use_qkv_bias": True},
-    "gpt_neox_sequential": GRADED["gpt_neox"] | {"use_parallel_residual": False},
-    "gpt_neox_yarn": {key: value for key, value in GRADED["gpt_neox"].items() if not key.startswith("rotary_")} | {
-        "attention_bias": False, "rope_parameters": {
-            "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 100.0,
-            "partial_rotary_factor": 0.5}},
-    "mixtral_yarn": EXPERTS["mixtral"] | {
-        "head_dim": 4, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0}},
-    "qwen3_moe_biases": EXPERTS["qwen3_moe"] | {
-        "attention_bias": True, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0}},
-    "qwen2_moe_no_biases": EXPERTS["qwen2_moe"] | {"qkv_bias": False},
-    "phi3_longrope_short": GRADED["phi3_longrope"] | {"original_max_position_embeddings": 200},
-    "glm4_moe_no_biases": EXPERTS["glm4_moe"] | {"attention_bias": False},
-}
 
 
 @contextlib.contextmanager

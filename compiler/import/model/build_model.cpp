@@ -357,8 +357,7 @@ FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> 
   SmallVector<Type> types(2, tensor({"choice", "batch", "seq"}, b.getI32Type()));
   if (model.isDropless)
     types.push_back(tensor({model::holderDim.str(), "batch", "capacity"}, b.getI32Type()));
-  Value scores = choiceScores(*this, op, in[0], in.size() > 1 ? in[1] : Value());
-  auto route = b.create<model::RouteOp>(loc, types, scores);
+  auto route = b.create<model::RouteOp>(loc, types, choiceScores(*this, op, in[0], in.size() > 1 ? in[1] : Value()));
   route.setCapacityAttr(b.getI64IntegerAttr(dimSize("capacity")));
   if (double groups = number(op, "groups"); groups > 1) {
     route.setGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(groups)));
@@ -399,23 +398,16 @@ FailureOr<Value> SegmentBuilder::balanceBias(const OpDescription &, ArrayRef<Val
 }
 
 FailureOr<Value> SegmentBuilder::dispatch(const OpDescription &, ArrayRef<Value> in) {
+  if (auto route = in[0].getDefiningOp<model::RouteOp>(); route && route.getOwners() != owners)
+    return emitError(loc) << "dispatch needs the choices of the route before it, which tell the expert of a row";
   std::string outer = (model.isDropless ? model::holderDim : model::expertDim).str();
-  Type rows = tensor({outer, "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute());
-  auto route = in[0].getDefiningOp<model::RouteOp>();
-  if (!route || (model.isDropless && route.getOwners() != owners))
-    return emitError(loc)
-           << "dispatch needs the choices of the route before it, because a row's expert is known from it";
-  return Value(b.create<model::DispatchOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value(),
-                                           route.getEachAttr()));
+  return movedRows<model::DispatchOp>(
+      *this, tensor({outer, "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute()), in);
 }
 
 FailureOr<Value> SegmentBuilder::combine(const OpDescription &, ArrayRef<Value> in) {
-  Type rows = tensor({"batch", "seq", dimNames(in[2].getType()).back().str()}, compute());
-  auto route = in[0].getDefiningOp<model::RouteOp>();
-  if (!route)
-    return emitError(loc) << "combine needs the choices of a route";
-  return Value(
-      b.create<model::CombineOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value(), route.getEachAttr()));
+  return movedRows<model::CombineOp>(*this, tensor({"batch", "seq", dimNames(in[2].getType()).back().str()}, compute()),
+                                     in);
 }
 
 /// Returns the builders of ops that are made of primitives and need nothing of the segment.

@@ -93,15 +93,13 @@ private:
           headDimPlace = blame(value, entry.value->where);
       }
     }
-    auto isLarge = [&](const char *name, double least) { // not known because of an error, or too small
-      auto size = sizes.find(name);
-      return size != sizes.end() && size->second.number.value_or(least) >= least;
-    };
-    model.isDropless = model.hasExperts() && sizes.contains("capacity_factor") && !isLarge("capacity_factor", 1e-9);
+    auto factor = sizes.find("capacity_factor"), headroom = sizes.find("dropless_headroom");
+    // A factor without a number has an error.
+    model.isDropless = model.hasExperts() && factor != sizes.end() && factor->second.number.value_or(1) < 1e-9;
     if (!model.isDropless)
       return;
     model.dims["capacity"] = model.dims["seq"] * model.dims["choice"];
-    if (auto headroom = sizes.find("dropless_headroom"); headroom != sizes.end())
+    if (headroom != sizes.end())
       model.statedHeadroom = headroom->second.number.value_or(0);
   }
   /// Returns "hidden_size (128) is not a multiple of num_heads (3)" if the expression is a quotient of two names or

@@ -6,9 +6,10 @@
 
 namespace espalier::rt::cuda {
 
-/// Copies `blocks` blocks of `bytes` bytes, with block starts `fromStride` and `toStride` bytes apart.
+/// Copies `blocks` blocks of `bytes` bytes, with block starts `fromStride` and `toStride` bytes apart. The first one is
+/// `fromStart` bytes behind the source.
 struct StridedCopy {
-  int64_t blocks = 0, fromStride = 0, toStride = 0, bytes = 0;
+  int64_t blocks = 0, fromStride = 0, toStride = 0, bytes = 0, fromStart = 0;
 };
 
 /// Transposes [outer, inner] blocks of `bytes` bytes into [inner, outer]; both sides are contiguous. `zigzag` is that

@@ -104,29 +104,16 @@ func.func @bias.forward(%x: !x {model.role = "stream", model.name = "x"},
 
 // -----
 
-// Recurrences have no kernels for GPUs, nor do what context ranks pass to each other.
-!key = tensor<4x8x2x3xf32, #model.dims<batch, seq, heads, key>>
+// A block of a GPU holds columns of a state, and has a thread for each row of its keys.
+!key = tensor<4x8x2x1025xf32, #model.dims<batch, seq, heads, key>>
 !value = tensor<4x8x2x5xf32, #model.dims<batch, seq, heads, value>>
 !gate = tensor<4x8x2xf32, #model.dims<batch, seq, heads>>
-!out = tensor<4x1x2x3x6xf32, #model.dims<batch, seq, heads, key, state_columns>>
 module attributes {exec.target = "cuda"} {
 func.func @block.forward(%q: !key {model.role = "saved", model.name = "q"}, %k: !key {model.role = "saved", model.name = "k"},
                          %v: !value {model.role = "saved", model.name = "v"}, %d: !gate {model.role = "saved", model.name = "d"},
-                         %b: !gate {model.role = "saved", model.name = "b"}) -> (!out {model.role = "saved", model.name = "out"}) {
-  // expected-error @below {{'model.shard_states' op has kernels for cpu only, got cuda; choose a cluster of CPUs, such as --cluster cpu_local}}
-  %out = model.shard_states %q, %k, %v, %d, %b {first_position = #dist.origin<cp * 8>, whole = 16 : i64} : (!key, !key, !value, !gate, !gate) -> !out
-  return %out : !out
-}
-}
-
-// -----
-
-!x = tensor<4x16x10xf32, #model.dims<batch, seq, channels>>
-!edges = tensor<4x3x10xf32, #model.dims<batch, seq, channels>>
-module attributes {exec.target = "cuda"} {
-func.func @block.forward(%x: !x {model.role = "saved", model.name = "x"}) -> (!edges {model.role = "saved", model.name = "y"}) {
-  // expected-error @below {{'model.shard_edges' op has kernels for cpu only, got cuda}}
-  %y = model.shard_edges %x {first_position = #dist.origin<cp * 16>} : (!x) -> !edges
-  return %y : !edges
+                         %b: !gate {model.role = "saved", model.name = "b"}) -> (!value {model.role = "saved", model.name = "out"}) {
+  // expected-error @below {{'model.recurrence' op needs keys of at most 1024 columns for cuda, got 1025; choose a cluster of CPUs, such as --cluster cpu_local}}
+  %out = model.recurrence %q, %k, %v, %d, %b : (!key, !key, !value, !gate, !gate) -> !value
+  return %out : !value
 }
 }
