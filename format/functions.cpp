@@ -4,7 +4,6 @@
 #include "format/abi.h"
 
 #include <algorithm>
-#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -206,20 +205,14 @@ std::vector<NumberSignature> RowParser::numbers() {
     if (accept("="))
       number.initial = word();
     number.isFlag = accept("?");
-    number.isMany = accept("..");
-    if (number.isMany && !isClauseOver())
-      fail(number.name + ".. must be the last number");
   }
   return found;
 }
 
 std::vector<std::string> RowParser::words() {
   std::vector<std::string> found;
-  while (!isClauseOver()) {
+  while (!isClauseOver())
     found.push_back(word());
-    while (accept("|"))
-      found.back() += "|" + word();
-  }
   return found;
 }
 
@@ -281,10 +274,9 @@ FunctionSignature RowParser::function(int number) {
       fail(operand.over + " is no operand");
   }
   for (const auto &list : {row.whole, row.slots})
-    for (const std::string &sizes : list)
-      for (auto size : std::views::split(sizes, '|'))
-        if (std::string one(size.begin(), size.end()); !knowsSize(one))
-          fail(one + " is no size");
+    for (const std::string &size : list)
+      if (!knowsSize(size))
+        fail(size + " is no size");
   if (!row.slots.empty() && row.slots.size() != 2)
     fail("slots takes two sizes");
   if (row.space.empty() != row.scalars.empty() || (!row.space.empty() && !row.findOperand(row.space)))
@@ -406,8 +398,7 @@ size_t FunctionSignature::leastSizes() const {
 }
 
 size_t FunctionSignature::leastFloats() const {
-  auto isNeeded = [](const NumberSignature &number) { return number.initial.empty() && !number.isMany; };
-  return static_cast<size_t>(std::ranges::count_if(floats, isNeeded));
+  return static_cast<size_t>(std::ranges::count(floats, "", &NumberSignature::initial));
 }
 
 bool KernelSignature::reachesByExtent(const OperandSignature &operand) const {

@@ -45,7 +45,6 @@ struct NumberSignature {
   std::string name;
   std::string initial; ///< the default: a number or the name of another size; empty: none
   bool isFlag = false; ///< 0 or 1
-  bool isMany = false; ///< of `x..`, the last of the floats: any number of them
 };
 
 /// One scalar of a call or of a launch: a kind as Kernel.Scalar of plan.proto spells it, or the name of a size.

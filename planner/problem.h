@@ -45,16 +45,12 @@ enum class Phase { Forward, Backward, Weight, Step, Recompute };
 /// an element-wise kernel or a reduction, bound by its bytes.
 enum class ComputeClass { MatMul, Attention, Memory };
 
-/// The size of products of experts that is the mean number of rows of an expert.
-enum class MeanRows { None, M, K };
-
 /// One kernel or library call on one rank.
 struct ComputeTerm {
   std::string name;
   ComputeClass kind = ComputeClass::Memory;
   Phase phase = Phase::Forward;
-  Size m, n, k, count; ///< MatMul only: count products [m, k] x [k, n]
-  MeanRows meanRows = MeanRows::None;
+  Size m, n, k, count;              ///< MatMul only: count products [m, k] x [k, n]
   Size operations;                  ///< Attention only: floating-point operations
   Size bytes;                       ///< read plus written
   bool recomputedSelective = false; ///< executed again before backward under Recompute::Selective

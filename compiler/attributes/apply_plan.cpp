@@ -2,7 +2,6 @@
 
 #include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/model/dialect.h"
 #include "format/axes.h"
 #include "planner/model/schedule.h"
 
@@ -18,7 +17,7 @@ ModelSizes sizesUnder(const planner::Plan &plan) {
   // Matrix products of odd sizes are slow (planner/model/cost.h). Megatron also pads to 128 elements per vocabulary
   // shard.
   int64_t parts = plan.vocabParallel ? plan.tp : 1;
-  return {plan.microBatchSize * plan.replicas(), 128 * parts, plan.expertRanks(), plan.cp};
+  return {plan.microBatchSize * plan.replicas(), 128 * parts};
 }
 
 namespace {
@@ -63,8 +62,7 @@ void applyPlan(ModuleOp module, const planner::Plan &plan, const ModelDescriptio
     if (plan.expertsOverContext)
       expertAxes.push_back("cp");
     expertAxes.push_back("ep");
-    for (StringRef dim : {model::expertDim, model::holderDim})
-      dims.push_back(b.getNamedAttr(dim, b.getStrArrayAttr(expertAxes)));
+    dims.push_back(b.getNamedAttr("expert", b.getStrArrayAttr(expertAxes)));
   }
   for (const char *dim : {"seq", "capacity"})
     if (StringRef(dim) == "seq" || model.hasExperts())

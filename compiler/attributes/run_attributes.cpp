@@ -1,6 +1,5 @@
 #include "compiler/attributes/run_attributes.h"
 
-#include "compiler/attributes/apply_plan.h"
 #include "compiler/attributes/batch_ramp.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/model/dialect.h"
@@ -81,13 +80,7 @@ void setRunAttributes(ModuleOp module, const RunConfig &run, const planner::Plan
   for (const SegmentRun &part : run.model.runs)
     runs.push_back(model::RunAttr::get(context, part.kind, part.count));
   SmallVector<NamedAttribute> sizes;
-  std::map<std::string, int64_t> dims = run.model.dims;
-  if (run.model.isDropless) { // the plan decides how many slots there are
-    ModelSizes split = sizesUnder(plan);
-    dims[model::holderDim.str()] = split.holders;
-    dims["capacity"] = split.contextRanks * run.model.holderSlots(dims["seq"] / split.contextRanks, split.holders);
-  }
-  for (const auto &[name, size] : dims)
+  for (const auto &[name, size] : run.model.dims)
     sizes.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(size)));
   model::runsAttr.set(module, b.getArrayAttr(runs));
   model::sizesAttr.set(module, b.getDictionaryAttr(sizes));

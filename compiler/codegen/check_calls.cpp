@@ -25,8 +25,6 @@ namespace pb = rt::pb;
 constexpr int64_t seed = 11;
 /// Positions of the cache, and keys of attention's unsharded sequence.
 constexpr int64_t cached = 24, keys = 96;
-/// Positions of a run of a recurrence or a convolution.
-constexpr int64_t runLength = 48;
 
 /// Returns the test size with this name, or nothing if the kernel's parameters define it.
 std::optional<int64_t> smallSize(StringRef name) {
@@ -89,15 +87,14 @@ private:
   bool findElements() {
     for (const rt::OperandSignature &operand : row->function->operands) {
       Type element = operand.type == 's' ? Type(builder.getF32Type()) : Type(builder.getI32Type());
-      if (!operand.flag.empty() && !parameter(operand.flag)) {
-        element = Type();
-      } else if (operand.type == 'f' || operand.type == 'e' || operand.type == 'b') {
+      if (operand.type == 'f' || operand.type == 'e' || operand.type == 'b') {
         StringRef name = operand.type == 'f' ? StringRef(operand.name) : "type";
         auto type = dyn_cast_or_null<TypeAttr>(operand.isOptional ? parameter(name) : parameterOfAny(name));
         if (!type && !operand.isOptional)
           return false;
         element = type ? type.getValue() : Type();
-      } else if (operand.isOptional && !parameter(operand.name)) {
+      } else if ((operand.isOptional && !parameter(operand.name)) ||
+                 (!operand.flag.empty() && !parameter(operand.flag))) {
         element = Type();
       }
       elements[operand.name] = element;
@@ -126,25 +123,14 @@ private:
         number = 70;
       if (size.name == "n" && function.name == "matmul") // whole loads of neighbouring columns, in two blocks
         number = 33 * width;
-      if (size.name == "seq" && isOfStates())
-        number = runLength * runsPerSample();
-      if ((size.name == "borders" || size.name == "edges") && parameter("parts"))
-        number = 4 * (size.name == "borders" ? 1 : cuda::integerParameter(kernel, "taps") - 1);
-      if (size.name == "runs")
-        number = runsPerSample();
       if (size.name == "tokens" && function.name == "embed_gradient")
         number = 5 * cuda::tokensPerSegment;
       sizes.push_back(number);
-      if (size.initial.empty() || parameter(size.name) || (number > 0 && parameter("parts")))
+      if (size.initial.empty() || parameter(size.name))
         given = sizes.size();
     }
     sizes.resize(given);
     for (const rt::NumberSignature &number : function.floats) {
-      if (number.isMany) {
-        if (auto values = dyn_cast_or_null<DenseF64ArrayAttr>(parameter(number.name)))
-          llvm::append_range(floats, values.asArrayRef());
-        return true;
-      }
       auto value =
           dyn_cast_or_null<FloatAttr>(number.initial.empty() ? parameterOfAny(number.name) : parameter(number.name));
       if (!value)
@@ -154,9 +140,6 @@ private:
     return true;
   }
 
-  /// Returns whether the function is that of a recurrence or of a convolution.
-  bool isOfStates() const { return row->function->findSize("chunk") || row->function->findSize("taps"); }
-  int64_t runsPerSample() { return parameter("zigzag") ? 2 : 1; }
   int64_t sizeOf(StringRef name) { return (*rt::allSizes(*row->function, sizes))[*row->function->findSize(name)]; }
 
   int64_t scalarOf(StringRef kind) {
@@ -165,9 +148,7 @@ private:
         .Case("FIRST_SAMPLE", 3)
         .Case("FIRST_HEAD", 1)
         .Case("WHOLE_SEQUENCE", keys)
-        .Case("FIRST_QUERY", parameter("parts")  ? runLength
-                             : parameter("keys") ? (keys - sizeOf("seq")) / (parameter("zigzag") ? 4 : 1)
-                                                 : 0)
+        .Case("FIRST_QUERY", parameter("keys") ? (keys - sizeOf("seq")) / (parameter("zigzag") ? 4 : 1) : 0)
         .Default(4); // first row of a table
   }
 
@@ -218,35 +199,21 @@ private:
     } else if (operand.type != 'i') {
       for (double &value : values)
         value = std::uniform_real_distribution<double>(-1, 1)(random);
-      if (row->function->findSize("chunk"))
-        tame(values, operand.name);
     } else if (isMove) {
       return routed(operand.name == "slots");
-    } else if (operand.name == "positions" && (isOfStates() || row->function->name == "attend_cache")) {
+    } else if (operand.name == "positions" && row->function->name == "attend_cache") {
       for (int64_t token = 0; token < count; ++token)
         values[static_cast<size_t>(token)] = static_cast<double>(4 + token % sizeOf("seq"));
     } else if (operand.name == "visible_from") { // documents of 29 tokens
       for (int64_t token = 0; token < count; ++token)
         values[static_cast<size_t>(token)] =
             static_cast<double>((scalarOf("FIRST_QUERY") + token % sizeOf("seq")) / 29 * 29);
-    } else if (operand.name == "limits") { // each position begins a document
-      values.assign(values.size(), keys);
     } else if (operand.isRead()) {
       int64_t range = operand.name == "ids" ? sizeOf("rows") + 8 : operand.name == "rows" ? sizeOf("b") : cached;
       for (double &value : values)
         value = static_cast<double>(random() % static_cast<uint64_t>(range));
     }
     return values;
-  }
-
-  /// Makes operands of a recurrence with states that do not grow: decays below 0, beta above 0, short keys.
-  void tame(std::vector<double> &values, StringRef operand) {
-    double keyScale = 1 / std::sqrt(static_cast<double>(sizeOf("key_dim")));
-    for (double &value : values)
-      value = operand == "decay"                 ? -std::abs(value)
-              : operand == "beta"                ? std::abs(value)
-              : operand == "q" || operand == "k" ? value * keyScale
-                                                 : value;
   }
 
   /// Returns a routing: choice c of token t goes to expert (t * 5 / 4 + c) % experts, in token order, up to the

@@ -3,7 +3,7 @@
 #include "compiler/codegen/fusion_graph.h"
 
 #include "compiler/codegen/kernel_shape.h"
-#include "dialects/model/shards.h"
+#include "dialects/model/dialect.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -33,7 +33,7 @@ bool isAccumulatedByProducer(Operation *op) {
     return product.getEpilogue() == "bias_gradient";
   if (isa<model::ContractOp>(producer))
     return storesAs(producer, cast<RankedTensorType>(accumulate.getType()).getElementType());
-  return isa<model::EmbedGradOp, model::CausalConvGradOp, model::ShardConvGradOp>(producer) || reducesLeading(producer);
+  return isa<model::EmbedGradOp, model::CausalConvGradOp>(producer) || reducesLeading(producer);
 }
 
 bool isNumberOp(Operation *op) { return isa<model::ConstantOp, model::ScalarOp>(op); }

@@ -119,10 +119,7 @@ void addAttributes(Operation *op, Call &call) {
   given = call.floats.size();
   for (const rt::NumberSignature &number : ArrayRef(row.floats).drop_front(given)) {
     Attribute own = attribute(number.name);
-    if (number.isMany && own)
-      llvm::append_range(call.floats, cast<DenseF64ArrayAttr>(own).asArrayRef());
-    else if (!number.isMany)
-      call.floats.push_back(own ? cast<FloatAttr>(own).getValueAsDouble() : std::stod(number.initial));
+    call.floats.push_back(own ? cast<FloatAttr>(own).getValueAsDouble() : std::stod(number.initial));
     given = own ? call.floats.size() : given;
   }
   call.floats.resize(given);
@@ -199,34 +196,7 @@ void ProgramBuilder::updateScalars(double maxGradNorm, bool limitsNorm) {
   emit(call);
 }
 
-/// Emits the product of rows with the matrices of their experts, or its derivative.
-LogicalResult ProgramBuilder::lowerOfOwners(model::ContractOp op) {
-  bool isGradient = dimNames(op.getType()).front() == model::expertDim;
-  auto experts = cast<RankedTensorType>((isGradient ? op.getResult() : op.getB()).getType());
-  auto columnsOf = [](Value rows) { return dimNames(rows.getType()).drop_front(3); };
-  ArrayRef<StringAttr> a = columnsOf(op.getA()), second = isGradient ? columnsOf(op.getB()) : columnsOf(op.getResult()),
-                       columns = dimNames(experts).drop_front();
-  bool isTransposed = columns.take_back(a.size()) == a && columns.drop_back(a.size()) == second && a != second;
-  bool isPlain = columns.take_front(a.size()) == a && columns.drop_front(a.size()) == second;
-  if (!isPlain && (isGradient || !isTransposed))
-    return op->emitOpError(
-        "is no product of dense rows: matrices have other dimensions than rows, or in another order");
-  Call call;
-  call.function = isGradient ? "grouped_gradient" : isPlain ? "grouped" : "grouped_transposed";
-  for (Value value : op->getOperands())
-    call.add(place(value), elementOf(value));
-  exec::BufferAttr target = isGradient ? destination(op.getResult(), call.flags) : place(op.getResult());
-  call.add(target, target.getElement());
-  llvm::append_range(call.sizes, cast<RankedTensorType>(op.getOwners().getType()).getShape());
-  ArrayRef<StringAttr> k = isPlain ? a : second, n = isPlain ? second : a;
-  llvm::append_values(call.sizes, experts.getDimSize(0), sizeOf(experts, k), sizeOf(experts, n));
-  emit(call);
-  return success();
-}
-
 LogicalResult ProgramBuilder::lowerContract(Operation *op) {
-  if (auto contract = dyn_cast<model::ContractOp>(op); contract && contract.getOwners())
-    return lowerOfOwners(contract);
   std::optional<MatrixProduct> product = collapse(op);
   if (!product)
     return op->emitOpError("is no matrix product of dense rows: the dimensions of ")
@@ -428,12 +398,6 @@ LogicalResult ProgramBuilder::lowerRoute(Operation *op) {
   call.sizes.push_back(cast<RankedTensorType>(route.getIds().getType()).getDimSize(0));
   call.sizes.push_back(route.getCapacity());
   addAttributes(op, call);
-  if (Value owners = route.getOwners()) {
-    call.add(place(owners), elementOf(owners));
-    std::vector<int64_t> all = *rt::allSizes(*rt::findFunction(call.function), call.sizes);
-    all.back() = cast<RankedTensorType>(owners.getType()).getDimSize(0);
-    call.sizes.assign(all.begin(), all.end());
-  }
   emit(call);
   return success();
 }
@@ -450,7 +414,6 @@ LogicalResult ProgramBuilder::lowerMoves(Operation *op) {
   llvm::append_range(call.sizes, cast<RankedTensorType>(op->getOperand(0).getType()).getShape());
   llvm::append_values(call.sizes, experts.getDimSize(3), experts.getDimSize(0), experts.getDimSize(2),
                       tokens.getRank() == 4 ? 1 : 0);
-  addAttributes(op, call);
   emit(call);
   return success();
 }

@@ -1,7 +1,5 @@
 #include "compiler/codegen/matrix_product.h"
 
-#include "dialects/model/dialect.h"
-
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -38,8 +36,6 @@ bool MatrixProduct::orient() {
 }
 
 std::optional<MatrixProduct> collapse(Operation *op) {
-  if (auto contract = dyn_cast<model::ContractOp>(op); contract && contract.getOwners())
-    return std::nullopt;
   Type result = op->getResult(0).getType();
   auto has = [](Value value, StringAttr name) { return dimIndex(value.getType(), name) >= 0; };
   for (auto [a, b] :

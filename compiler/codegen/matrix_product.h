@@ -22,8 +22,7 @@ struct MatrixProduct {
   bool orient();
 };
 
-/// Returns the product of the first two operands of `op` that gives its first result, or nothing. A product with owners
-/// is none. Operand `a` of the
+/// Returns the product of the first two operands of `op` that gives its first result, or nothing. Operand `a` of the
 /// result is the one that provides the rows.
 std::optional<MatrixProduct> collapse(mlir::Operation *op);
 

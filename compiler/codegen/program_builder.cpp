@@ -6,7 +6,7 @@
 #include "compiler/codegen/fusion_graph.h"
 #include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
-#include "dialects/model/shards.h"
+#include "dialects/model/dialect.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -479,9 +479,7 @@ LogicalResult ProgramBuilder::lowerOp(Operation *op) {
       .Case<model::RouteOp>([&](auto) { return lowerRoute(op); })
       .Case<model::DispatchOp, model::CombineOp>([&](auto) { return lowerMoves(op); })
       .Case<model::RecurrenceOp, model::RecurrenceGradOp, model::CarriedRecurrenceOp, model::CausalConvOp,
-            model::CausalConvGradOp, model::CarriedConvOp, model::ShardStatesOp, model::ShardRecurrenceOp,
-            model::ShardRecurrenceGradOp, model::ShardEdgesOp, model::ShardConvOp, model::ShardConvGradOp>(
-          [&](auto) { return lowerState(op); })
+            model::CausalConvGradOp, model::CarriedConvOp>([&](auto) { return lowerState(op); })
       .Case<dist::AllReduceOp>([&](auto) { return lowerAllReduce(op); })
       .Case<dist::AllGatherOp>([&](auto) { return lowerAllGather(op); })
       .Case<dist::ReduceScatterOp>([&](auto) { return lowerReduceScatter(op); })

@@ -107,7 +107,6 @@ private:
 
   // lower_calls.cpp: library calls.
   mlir::LogicalResult lowerContract(mlir::Operation *op);
-  mlir::LogicalResult lowerOfOwners(model::ContractOp op);
   void lowerEpilogue(exec::ProductOp op, Call &call);
   mlir::LogicalResult lowerAttention(mlir::Operation *op);
   mlir::LogicalResult lowerAttendCache(mlir::Operation *op);

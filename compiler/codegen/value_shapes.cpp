@@ -3,7 +3,7 @@
 #include "dialects/attributes.h"
 #include "dialects/dist/dialect.h"
 #include "dialects/interfaces.h"
-#include "dialects/model/shards.h"
+#include "dialects/model/dialect.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -194,9 +194,6 @@ void ValueShapes::follow(Block &block) {
       if (axes.empty())
         for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape()))
           axes.push_back(splitOf(&op, name, size));
-      // Runs and edges of a sequence are split like its positions.
-      if (isa<model::ShardStatesOp, model::ShardEdgesOp>(op))
-        axes[1] = splits.lookup(op.getOperand(0))[1];
       setSplits(result, std::move(axes));
       int64_t terms = isa<model::ViewOp>(op) ? 0 : lostAxes(&op, result);
       for (Value operand : madeOf(&op, result))

@@ -112,8 +112,8 @@ std::string shortNumber(double value) {
   return text.str();
 }
 
-/// Adds the experts of the model and how they are split. The capacity factor gives the slots of an expert relative to
-/// an even distribution. Without a capacity, `capacity` counts all choices of a sample, and no factor is written.
+/// Adds the experts of the model and how they are split. The capacity factor gives the slots that memory is planned
+/// for, relative to an even distribution.
 void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &result) {
   auto sizeOf = [&](const char *name) -> int64_t {
     for (const Dimension &dimension : problem.dimensions)
@@ -124,16 +124,14 @@ void addMegatronExperts(const Problem &problem, const Plan &plan, ExportedPlan &
   int64_t experts = sizeOf("expert"), choices = sizeOf("choice");
   if (experts == 0 || choices == 0)
     return;
-  int64_t all = problem.tokensPerSample * choices;
-  double factor = static_cast<double>(sizeOf("capacity") * experts) / static_cast<double>(all);
-  std::string capacity = sizeOf("capacity") >= all ? ""
-                                                   : "--moe-expert-capacity-factor " + shortNumber(factor) +
-                                                         "\n--moe-pad-expert-input-to-capacity\n";
+  double even = static_cast<double>(problem.tokensPerSample * choices) / static_cast<double>(experts);
+  std::string factor = shortNumber(static_cast<double>(sizeOf("capacity")) / even);
   int64_t width = sizeOf("ffn_expert") > 0 ? sizeOf("ffn_expert") : sizeOf("ffn"); // of each expert
   result.text += line("--num-experts", experts) + megatronExpertLayers(problem) + line("--moe-router-topk", choices) +
                  line("--moe-ffn-hidden-size", width) + line("--expert-model-parallel-size", plan.expertRanks()) +
-                 line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + capacity +
-                 "--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
+                 line("--expert-tensor-parallel-size", expertTensorRanks(plan)) + "--moe-expert-capacity-factor " +
+                 factor +
+                 "\n--moe-pad-expert-input-to-capacity\n--moe-token-dispatcher-type alltoall\n--moe-grouped-gemm\n";
   if (plan.expertRanks() > 1 && plan.tp > 1 && !plan.sequenceParallel)
     result.notExpressed.push_back("experts over ep and tp without sequence parallelism");
   if (plan.cp > 1 && plan.ep > 1 && !plan.expertsOverContext)

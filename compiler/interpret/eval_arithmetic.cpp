@@ -49,35 +49,7 @@ void evalReduceMax(model::ReduceMaxOp, Operands x, const EvalContext &, Tensor &
   reduce(*x[0], y, -std::numeric_limits<double>::infinity(), [](double a, double b) { return b > a ? b : a; });
 }
 
-/// Each row is multiplied by the matrix of its owner. `holders` divide the experts equally.
-void evalOfOwners(Operands x, Tensor &y) {
-  const Tensor &owners = *x[2];
-  bool isGradient = dimNames(y.type).front() == model::expertDim;
-  const Tensor &experts = isGradient ? y : *x[1], &second = isGradient ? *x[1] : y;
-  int64_t rows = owners.type.getNumElements(), matrices = experts.shape()[0];
-  int64_t in = x[0]->type.getNumElements() / rows, out = second.type.getNumElements() / rows;
-  // The matrices are [in, out] or [out, in].
-  ArrayRef<StringAttr> columns = dimNames(experts.type).drop_front();
-  bool isTransposed = !llvm::equal(dimNames(x[0]->type).drop_front(3), columns.take_front(x[0]->type.getRank() - 3));
-  for (int64_t row = 0; row < rows; ++row) {
-    auto owner = static_cast<int64_t>(owners.values[row]);
-    if (owner < 0)
-      continue;
-    int64_t holder = row / (rows / owners.shape()[0]), each = matrices / owners.shape()[0];
-    for (int64_t i = 0; i < in; ++i)
-      for (int64_t o = 0; o < out; ++o) {
-        int64_t place = (holder * each + owner) * in * out + (isTransposed ? o * in + i : i * out + o);
-        if (isGradient)
-          y.values[place] += x[0]->values[row * in + i] * x[1]->values[row * out + o];
-        else
-          y.values[row * out + o] += x[0]->values[row * in + i] * x[1]->values[place];
-      }
-  }
-}
-
-void evalContract(model::ContractOp op, Operands x, const EvalContext &, Tensor &y) {
-  if (op.getOwners())
-    return evalOfOwners(x, y);
+void evalContract(model::ContractOp, Operands x, const EvalContext &, Tensor &y) {
   SmallVector<StringAttr> dims(dimNames(y.type));
   for (const Tensor *operand : x)
     for (StringAttr dim : dimNames(operand->type))

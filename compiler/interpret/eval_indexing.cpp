@@ -67,8 +67,6 @@ double numberOr(std::optional<APFloat> number, double otherwise) {
 /// Returns the angle of pair `i` per position, in radians.
 double frequencyOf(model::RopeOp op, int64_t i, int64_t rotary) {
   double plain = std::pow(op.getTheta().convertToDouble(), -2.0 * i / rotary), kept = 0;
-  if (op.getFactors())
-    return plain / (*op.getFactors())[i];
   if (op.getSlow()) {
     double slow = op.getSlow()->convertToDouble(), fast = op.getFast()->convertToDouble();
     double at = op.getOriginalContext() ? op.getOriginalContext()->convertToDouble() * plain / (2 * M_PI)

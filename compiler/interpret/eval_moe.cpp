@@ -24,31 +24,6 @@ void keepGroups(const double *score, int64_t groups, int64_t kept, std::vector<b
     std::fill_n(isOpen.begin() + sums[i].second * size, size, false);
 }
 
-/// Returns the first slot of each expert for a sample: `each` neighbours share the slots of a holder.
-std::vector<int64_t> firstSlots(const Tensor &ids, int64_t sample, int64_t experts, int64_t each) {
-  std::vector<int64_t> first(experts, 0);
-  int64_t batch = ids.shape()[1], seq = ids.shape()[2];
-  for (int64_t at = 0; at < static_cast<int64_t>(ids.values.size()); ++at)
-    if (auto expert = static_cast<int64_t>(ids.values[at]); at / seq % batch == sample)
-      for (int64_t later = expert + 1; later < (expert / each + 1) * each; ++later)
-        ++first[later];
-  return first;
-}
-
-/// Returns the expert of each slot of the holders, or -1.
-Tensor ownersOf(model::RouteOp op, const Tensor &ids, const Tensor &slots) {
-  Tensor owners(cast<RankedTensorType>(op.getOwners().getType()));
-  owners.values.assign(owners.values.size(), -1);
-  int64_t batch = ids.shape()[1], seq = ids.shape()[2], each = *op.getEach();
-  for (int64_t at = 0; at < static_cast<int64_t>(ids.values.size()); ++at) {
-    auto expert = static_cast<int64_t>(ids.values[at]), slot = static_cast<int64_t>(slots.values[at]);
-    if (slot >= 0)
-      owners.values[(expert / each * batch + at / seq % batch) * owners.shape()[2] + slot] =
-          static_cast<double>(expert % each);
-  }
-  return owners;
-}
-
 Results evalRoute(model::RouteOp op, Operands x, EvalContext &) {
   const Tensor &scores = *x[0];
   Tensor ids(cast<RankedTensorType>(op.getIds().getType())), slots(cast<RankedTensorType>(op.getSlots().getType()));
@@ -69,8 +44,6 @@ Results evalRoute(model::RouteOp op, Operands x, EvalContext &) {
   }
   for (int64_t sample = 0; sample < batch; ++sample) {
     std::vector<int64_t> taken(experts, 0);
-    if (op.getEach())
-      taken = firstSlots(ids, sample, experts, *op.getEach());
     for (int64_t choice = 0; choice < choices; ++choice)
       for (int64_t position = 0; position < seq; ++position) {
         int64_t at = (choice * batch + sample) * seq + position;
@@ -79,22 +52,19 @@ Results evalRoute(model::RouteOp op, Operands x, EvalContext &) {
       }
   }
   std::vector<Tensor> results;
-  if (op.getOwners())
-    results.push_back(ownersOf(op, ids, slots));
-  results.insert(results.begin(), std::move(slots));
-  results.insert(results.begin(), std::move(ids));
+  results.push_back(std::move(ids));
+  results.push_back(std::move(slots));
   return results;
 }
 
 /// Calls move(first element of the token's row, of the expert's row, weight) for each choice that has a slot.
-template <typename Move>
-void forEachRow(Operands x, ArrayRef<int64_t> tokens, ArrayRef<int64_t> experts, int64_t each, Move move) {
+template <typename Move> void forEachRow(Operands x, ArrayRef<int64_t> tokens, ArrayRef<int64_t> experts, Move move) {
   const Tensor &ids = *x[0], &slots = *x[1];
   const Tensor *weights = x.size() > 3 ? x[3] : nullptr;
   int64_t batch = ids.shape()[1], seq = ids.shape()[2], hidden = tokens.back(), perChoice = batch * seq;
   bool hasChoice = tokens.size() == 4;
   for (int64_t at = 0; at < static_cast<int64_t>(ids.values.size()); ++at) {
-    auto expert = static_cast<int64_t>(ids.values[at]) / each, slot = static_cast<int64_t>(slots.values[at]);
+    auto expert = static_cast<int64_t>(ids.values[at]), slot = static_cast<int64_t>(slots.values[at]);
     if (expert < 0 || expert >= experts[0] || slot < 0 || slot >= experts[2])
       continue;
     int64_t token = hasChoice ? at : at % perChoice, sample = at % perChoice / seq;
@@ -102,17 +72,17 @@ void forEachRow(Operands x, ArrayRef<int64_t> tokens, ArrayRef<int64_t> experts,
   }
 }
 
-void evalDispatch(model::DispatchOp op, Operands x, const EvalContext &, Tensor &y) {
+void evalDispatch(model::DispatchOp, Operands x, const EvalContext &, Tensor &y) {
   int64_t hidden = y.shape().back();
-  forEachRow(x, x[2]->shape(), y.shape(), op.getEach().value_or(1), [&](int64_t token, int64_t expert, double weight) {
+  forEachRow(x, x[2]->shape(), y.shape(), [&](int64_t token, int64_t expert, double weight) {
     for (int64_t h = 0; h < hidden; ++h)
       y.values[expert + h] += weight * x[2]->values[token + h];
   });
 }
 
-void evalCombine(model::CombineOp op, Operands x, const EvalContext &, Tensor &y) {
+void evalCombine(model::CombineOp, Operands x, const EvalContext &, Tensor &y) {
   int64_t hidden = y.shape().back();
-  forEachRow(x, y.shape(), x[2]->shape(), op.getEach().value_or(1), [&](int64_t token, int64_t expert, double weight) {
+  forEachRow(x, y.shape(), x[2]->shape(), [&](int64_t token, int64_t expert, double weight) {
     for (int64_t h = 0; h < hidden; ++h)
       y.values[token + h] += weight * x[2]->values[expert + h];
   });

@@ -190,10 +190,7 @@ private:
     auto isIn = [&](Value value, StringAttr dim) { return dimIndex(value.getType(), dim) >= 0; };
     std::string order; // b, r or c per dimension
     for (StringAttr dim : dims)
-      order += first.getOwners() && dim == model::expertDim ? 'b'
-               : !isIn(first.getResult(), dim)              ? 'r'
-               : isIn(other, dim)                           ? 'b'
-                                                            : 'c';
+      order += !isIn(first.getResult(), dim) ? 'r' : isIn(other, dim) ? 'b' : 'c';
     size_t rows = llvm::count(order, 'r'), columns = llvm::count(order, 'c');
     batch = order.size() - rows - columns;
     bool isOrdered = order == std::string(*batch, 'b') + std::string(rows, 'r') + std::string(columns, 'c');

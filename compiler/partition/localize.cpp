@@ -4,7 +4,7 @@
 #include "compiler/passes.h"
 
 #include "dialects/attributes.h"
-#include "dialects/model/shards.h"
+#include "dialects/model/dialect.h"
 
 #include "format/axes.h"
 
@@ -18,23 +18,6 @@ namespace espalier {
 #include "compiler/passes.h.inc"
 
 namespace {
-
-/// Marks the local ops that depend on the order of a sequence over cp. Slots, which all-to-alls move, have no order.
-void markZigzag(Block &block) {
-  auto hasContext = [](auto axes) { return llvm::is_contained(axes, "cp"); };
-  auto isOnContext = [&](Attribute attribute) {
-    auto origin = dyn_cast_or_null<dist::OriginAttr>(attribute);
-    return origin && hasContext(origin.getAxes());
-  };
-  for (Operation &op : block) {
-    bool isMoved = isa<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp>(op) &&
-                   hasContext(op.getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
-    auto origins = op.getAttrOfType<ArrayAttr>("origins");
-    bool isPlaced = (origins && llvm::any_of(origins, isOnContext)) || isOnContext(op.getAttr("first_position"));
-    if (isMoved || isPlaced)
-      dist::zigzagAttr.set(&op);
-  }
-}
 
 /// Localizes one function into the body of its replacement.
 class Localizer : public LocalizeContext {
@@ -52,18 +35,16 @@ public:
       SmallVector<Value> results;
       if (auto reshard = dyn_cast<dist::ReshardOp>(&op))
         results = {lower(reshard)};
-      else if (!isa<model::RecurrenceGradOp>(op)) // its own rule does this
-        results = model::localizeOnShard(&op, *this);
-      if (results.empty()) {
-        auto shardable = dyn_cast<ShardableOp>(&op);
-        results = shardable ? shardable.localize(*this) : cloneLocal(&op);
-      }
+      else if (auto shardable = dyn_cast<ShardableOp>(&op))
+        results = shardable.localize(*this);
+      else
+        results = cloneLocal(&op);
       for (auto [global, local] : llvm::zip_equal(op.getResults(), results))
         locals[global] = local;
       addReplicaWeight(&op);
     }
     if (layout.isZigzag())
-      markZigzag(*b.getInsertionBlock());
+      markZigzag();
   }
 
   Value operand(unsigned index) override { return locals.lookup(current->getOperand(index)); }
@@ -121,6 +102,22 @@ public:
   }
 
 private:
+  /// Marks the local ops that depend on the order of a sequence over cp. Slots, which all-to-alls move, have no order.
+  void markZigzag() {
+    auto hasContext = [](auto axes) { return llvm::is_contained(axes, "cp"); };
+    for (Operation &op : *b.getInsertionBlock()) {
+      bool isMoved = isa<dist::AllGatherOp, dist::ReduceScatterOp, dist::SliceOp>(op) &&
+                     hasContext(op.getAttrOfType<ArrayAttr>("axes").getAsValueRange<StringAttr>());
+      auto origins = op.getAttrOfType<ArrayAttr>("origins");
+      bool isPlaced = origins && llvm::any_of(origins, [&](Attribute attribute) {
+                        auto origin = dyn_cast<dist::OriginAttr>(attribute);
+                        return origin && hasContext(origin.getAxes());
+                      });
+      if (isMoved || isPlaced)
+        dist::zigzagAttr.set(&op);
+    }
+  }
+
   ArrayAttr axesAttribute(ArrayRef<StringAttr> axes) {
     return b.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end()));
   }

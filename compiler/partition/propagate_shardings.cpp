@@ -6,7 +6,7 @@
 // gathered over tp only and q is [b, s:cp, n:tp, d].
 //
 // Where tokens are routed and moved to experts, the tokens of a sequence and the slots of experts are one factor. It
-// takes the axes that the plan gives to `capacity`. Experts and the ranks that hold them are one factor, too.
+// takes the axes that the plan gives to `capacity`.
 #include "compiler/partition/layout.h"
 #include "compiler/passes.h"
 
@@ -29,9 +29,7 @@ class FactorAxes {
 public:
   FactorAxes(ShardableOp op, const Layout &layout)
       : op(op), slotAxes(layout.axesOf("capacity")),
-        movesTokens(isa<model::RouteOp, model::DispatchOp, model::CombineOp>(op)),
-        passesStates(
-            isa<model::RecurrenceOp, model::RecurrenceGradOp, model::CausalConvOp, model::CausalConvGradOp>(op)) {}
+        movesTokens(isa<model::RouteOp, model::DispatchOp, model::CombineOp>(op)) {}
 
   /// Each dimension claims its axes from the outermost inwards, up to the first axis that another factor has. A later
   /// claimant adds inner axes if the earlier claims agree with its outer axes.
@@ -43,8 +41,7 @@ public:
       if (claimed.size() > axes.size() || ArrayRef(axes).take_front(claimed.size()) != ArrayRef(claimed))
         continue;
       for (StringAttr axis : ArrayRef(axes).drop_front(claimed.size())) {
-        if (llvm::is_contained(used, axis) || (isOfTokens(dim) && !llvm::is_contained(slotAxes, axis)) ||
-            (passesStates && dim == "seq" && axis != "cp")) // sequence parallelism does not pass states
+        if (llvm::is_contained(used, axis) || (isOfTokens(dim) && !llvm::is_contained(slotAxes, axis)))
           break;
         claimed.push_back(axis);
         used.push_back(axis);
@@ -72,15 +69,11 @@ public:
 
 private:
   bool isOfTokens(StringAttr dim) const { return movesTokens && (dim == "seq" || dim == "capacity"); }
-  StringAttr factorOf(StringAttr dim) const {
-    return isOfTokens(dim)           ? StringAttr::get(dim.getContext(), "seq")
-           : dim == model::holderDim ? StringAttr::get(dim.getContext(), model::expertDim)
-                                     : dim;
-  }
+  StringAttr factorOf(StringAttr dim) const { return isOfTokens(dim) ? StringAttr::get(dim.getContext(), "seq") : dim; }
 
   ShardableOp op;
   ArrayRef<StringAttr> slotAxes; ///< over which the plan splits the slots of experts
-  bool movesTokens, passesStates;
+  bool movesTokens;
   llvm::DenseMap<StringAttr, Axes> axesOf; ///< by factor
   Axes used;
 };

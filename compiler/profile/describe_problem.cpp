@@ -98,18 +98,17 @@ bool hasZeroCenteredNorms(const ModelDescription &model) {
   return isFound;
 }
 
-/// Returns the slots of an expert for one sample or, if the experts of a rank share slots, all choices of the sample.
-/// Software that groups tokens by expert computes only the chosen ones: their even share times a stated imbalance.
+/// Returns the slots of an expert for one sample. Experts that drop no token have a slot for every token in the
+/// program. Software that groups tokens by expert computes only the chosen ones: their even share times a stated
+/// imbalance.
 int64_t capacityOf(const RunConfig &run) {
   const std::map<std::string, int64_t> &dims = run.model.dims;
   int64_t slots = dims.at("capacity"), tokens = dims.at("seq");
   double imbalance = run.system.storage.expertImbalance;
   if (imbalance <= 0 || slots < tokens)
     return slots;
-  double even = static_cast<double>(tokens * dims.at("choice"));
-  if (!run.model.isDropless)
-    even = std::min(even / static_cast<double>(dims.at("expert")), static_cast<double>(slots) / imbalance);
-  return static_cast<int64_t>(std::ceil(imbalance * even));
+  double even = static_cast<double>(tokens * dims.at("choice")) / static_cast<double>(dims.at("expert"));
+  return std::min(slots, static_cast<int64_t>(std::ceil(imbalance * even)));
 }
 
 planner::Routing routingOf(const ModelDescription &model) {

@@ -1,7 +1,7 @@
 #include "compiler/profile/op_terms.h"
 
 #include "dialects/exec/dialect.h"
-#include "dialects/model/shards.h"
+#include "dialects/model/dialect.h"
 #include "format/axes.h"
 
 using namespace mlir;
@@ -22,22 +22,17 @@ bool isCollective(Operation *op) {
 
 bool isProduct(Operation *op) { return isa<model::ContractOp, exec::ProductOp>(op); }
 
-/// Returns whether a recurrence or its derivative goes over the positions of a rank.
-static bool isRecurrence(Operation *op) {
-  return isa<model::RecurrenceOp, model::RecurrenceGradOp, model::ShardStatesOp, model::ShardRecurrenceOp,
-             model::ShardRecurrenceGradOp>(op);
-}
-
 bool isSingle(Operation *op) {
-  return isCollective(op) || isProduct(op) || isa<model::AttentionOp, model::AttentionGradOp>(op) || isRecurrence(op);
+  return isCollective(op) || isProduct(op) ||
+         isa<model::AttentionOp, model::AttentionGradOp, model::RecurrenceOp, model::RecurrenceGradOp>(op);
 }
 
 bool movesBytes(Operation *op) {
   if (isSingle(op) || op->getNumResults() == 0 || op->getNumOperands() == 0)
     return false;
   if (auto accumulate = dyn_cast<model::AccumulateOp>(op))
-    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp, model::CausalConvGradOp,
-                            model::ShardConvGradOp>(accumulate.getX().getDefiningOp());
+    return !isa_and_nonnull<model::ContractOp, exec::ProductOp, model::EmbedGradOp, model::CausalConvGradOp>(
+        accumulate.getX().getDefiningOp());
   return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<RankedTensorType>(type); });
 }
 
@@ -77,9 +72,7 @@ ArrayAttr axesOf(Operation *op) { return op->getAttrOfType<ArrayAttr>("axes"); }
 planner::Axis axisOf(Operation *op) { return axisNamed(cast<StringAttr>(axesOf(op)[0]).getValue()); }
 
 /// Returns whether the instruction computes a product, by the library or by a kernel.
-bool isOfProduct(const EmittedPiece &piece) {
-  return piece.name == "matmul" || piece.name == "few_rows" || piece.name.starts_with("grouped");
-}
+bool isOfProduct(const EmittedPiece &piece) { return piece.name == "matmul" || piece.name == "few_rows"; }
 
 } // namespace
 
@@ -121,14 +114,10 @@ ComputeTerm OpTerms::productTerm(Operation *op, Phase phase) const {
   ComputeTerm term;
   term.kind = ComputeClass::MatMul;
   Monomial m{1, {}}, n{1, {}}, k{1, {}}, count{1, {}};
-  auto contract = dyn_cast<model::ContractOp>(op);
-  bool hasOwners = contract && contract.getOwners();
   auto read = [&](Value operand, Value other, Monomial &alone) {
     auto type = cast<RankedTensorType>(operand.getType());
     for (auto [name, size] : llvm::zip_equal(dimNames(type), type.getShape())) {
       bool shared = dimIndex(other.getType(), name) >= 0, kept = dimIndex(op->getResult(0).getType(), name) >= 0;
-      if (hasOwners && name == model::expertDim)
-        continue;
       Monomial &target = !shared ? alone : kept ? count : k;
       if (!shared || operand == op->getOperand(0))
         target = product(target, sizes.dimension(name, size));
@@ -136,14 +125,6 @@ ComputeTerm OpTerms::productTerm(Operation *op, Phase phase) const {
   };
   read(op->getOperand(0), op->getOperand(1), m);
   read(op->getOperand(1), op->getOperand(0), n);
-  if (hasOwners) { // one product for each expert, of an even share of the rows
-    bool isGradient = dimIndex(contract.getType(), model::expertDim) >= 0;
-    auto experts = cast<RankedTensorType>((isGradient ? contract.getResult() : contract.getB()).getType());
-    count = sizes.dimension(model::expertDim, experts.getDimSize(0));
-    Monomial &rows = isGradient ? k : m;
-    rows = product(std::move(rows), inverse(count));
-    term.meanRows = isGradient ? planner::MeanRows::K : planner::MeanRows::M;
-  }
   term.m = {m}, term.n = {n}, term.k = {k}, term.count = {count};
   bool isWeight = llvm::all_of(op->getUsers(), [](Operation *user) { return isa<model::AccumulateOp>(user); });
   term.phase = phase == Phase::Backward && isWeight ? Phase::Weight : phase;
@@ -159,8 +140,7 @@ Size OpTerms::attentionOperations(Operation *op) const {
   auto positions = [&](unsigned operand) {
     return static_cast<double>(cast<RankedTensorType>(op->getOperand(operand).getType()).getDimSize(1));
   };
-  double queries = positions(0), keys = isRecurrence(op) ? queries * sizes.at().cp : positions(1),
-         unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
+  double queries = positions(0), keys = positions(1), unseen = op->hasAttr("causal") ? queries / keys / 2 : 0;
   auto window = op->getAttrOfType<IntegerAttr>("window");
   double most = window ? std::min(keys, static_cast<double>(window.getInt())) : keys;
   double unseenByOne = 0.5 * most / keys; // by the queries of a whole sequence

@@ -1,6 +1,6 @@
 #include "compiler/profile/read_sizes.h"
 
-#include "dialects/model/dialect.h"
+#include "dialects/interfaces.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,13 +31,6 @@ Monomial product(Monomial a, const Monomial &b) {
   std::erase_if(a.powers, [](const planner::Power &power) { return power.exponent == 0; });
   std::sort(a.powers.begin(), a.powers.end(),
             [](const planner::Power &x, const planner::Power &y) { return x.symbol < y.symbol; });
-  return a;
-}
-
-Monomial inverse(Monomial a) {
-  a.coefficient = 1 / a.coefficient;
-  for (planner::Power &power : a.powers)
-    power.exponent = -power.exponent;
   return a;
 }
 
@@ -79,8 +72,6 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (name == "batch" && localSize == point.samples * point.ep) // if experts are split over ep
     return {1, {{dpSymbol, -1}, {planner::kBatchSymbol, 1}}};
   auto known = model.dims.find(name.str());
-  if (name == model::holderDim || (name == "capacity" && model.isDropless))
-    return name == model::holderDim ? holders(localSize) : slotsOfHolder(localSize);
   if (known == model.dims.end())
     return {static_cast<double>(localSize), {}};
   Monomial whole{1, {{symbols.at(name.str()), 1}}};
@@ -89,65 +80,26 @@ Monomial SizeReader::dimension(llvm::StringRef name, int64_t localSize) const {
   if (known->second == localSize)
     return whole;
   if ((name == "seq" || name == "capacity") && point.cp > 1) {
-    Monomial part = product(whole, {1, {{cpSymbol, -1}}});
-    if (known->second == localSize * point.cp)
-      return part;
-    if (known->second == localSize * point.cp * point.tp)
-      return product(std::move(part), {1, {{tpSymbol, -1}}});
+    whole = product(std::move(whole), {1, {{cpSymbol, -1}}});
+    localSize *= point.cp;
+    if (known->second == localSize)
+      return whole;
   }
   if (known->second == localSize * point.tp)
     return product(std::move(whole), {1, {{tpSymbol, -1}}});
-  if (name == "seq" && localSize % point.cp == 0) // gathered from the borders of shards
-    return {static_cast<double>(localSize) / point.cp, {{cpSymbol, 1}}};
   return {static_cast<double>(localSize), {}};
 }
 
-/// Returns the ranks that hold experts, or those of them that a rank has before an all-to-all.
-Monomial SizeReader::holders(int64_t localSize) const {
-  Monomial whole{1, {}};
-  for (auto [symbol, ranks] : expertAxes())
-    whole = product(std::move(whole), {1, {{symbol, 1}}});
-  return localSize == 1 ? Monomial{1, {}} : expertsOf(std::move(whole), holderCount(), localSize);
-}
-
-/// Returns the slots of a holder for one sample: the headroom of this point times an even share of the choices. Context
-/// ranks have parts of the slots, until all-to-alls move the parts of one holder to it.
-Monomial SizeReader::slotsOfHolder(int64_t localSize) const {
-  int symbol = symbols.at("capacity");
-  Monomial slots{1, {{symbol, 1}}};
-  for (auto [axis, ranks] : expertAxes())
-    slots = product(std::move(slots), {1, {{axis, -1}}});
-  int64_t parts = holderCount(), tokens = model.dims.at("seq") / point.cp;
-  int64_t ofRank = model.holderSlots(tokens, parts), all = ofRank * point.cp;
-  if (localSize != all)
-    slots = localSize == ofRank ? product(std::move(slots), {1, {{cpSymbol, -1}}}) : Monomial{double(localSize), {}};
-  auto choices = static_cast<double>(model.dims.at("capacity"));
-  bool hasImbalance = dimensionSizes[symbol - planner::kFirstDimension] != choices; // stated by the software
-  return hasImbalance ? slots : scaled(std::move(slots), static_cast<double>(all * parts) / choices);
-}
-
-std::vector<std::pair<int, int64_t>> SizeReader::expertAxes() const {
-  std::vector<std::pair<int, int64_t>> axes;
+/// Experts are sharded over tp, then cp, then ep. A collective over an inner axis leaves them sharded over the outer
+/// ones.
+Monomial SizeReader::expertsOf(Monomial whole, int64_t experts, int64_t localSize) const {
+  std::vector<std::pair<int, int64_t>> axes; // symbol and ranks
   if (!point.splitsExperts && point.tp > 1)
     axes.emplace_back(tpSymbol, point.tp);
   if (point.expertsOverContext)
     axes.emplace_back(cpSymbol, point.cp);
   if (point.ep > 1)
     axes.emplace_back(epSymbol, point.ep);
-  return axes;
-}
-
-int64_t SizeReader::holderCount() const {
-  int64_t count = 1;
-  for (auto [symbol, ranks] : expertAxes())
-    count *= ranks;
-  return count;
-}
-
-/// Experts are sharded over tp, then cp, then ep. A collective over an inner axis leaves them sharded over the outer
-/// ones.
-Monomial SizeReader::expertsOf(Monomial whole, int64_t experts, int64_t localSize) const {
-  std::vector<std::pair<int, int64_t>> axes = expertAxes();
   for (;; axes.pop_back()) {
     int64_t parts = 1;
     Monomial share{1, {}};

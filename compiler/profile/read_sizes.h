@@ -42,11 +42,6 @@ public:
   const ProfilePoint &at() const { return point; }
 
 private:
-  planner::Monomial holders(int64_t localSize) const;
-  planner::Monomial slotsOfHolder(int64_t localSize) const;
-  /// Returns the symbols and ranks over which experts are spread, outermost first.
-  std::vector<std::pair<int, int64_t>> expertAxes() const;
-  int64_t holderCount() const;
   planner::Monomial expertsOf(planner::Monomial whole, int64_t experts, int64_t localSize) const;
 
   const ModelDescription &model;
@@ -57,8 +52,6 @@ private:
 
 /// Returns a * b.
 planner::Monomial product(planner::Monomial a, const planner::Monomial &b);
-/// Returns 1 / a.
-planner::Monomial inverse(planner::Monomial a);
 /// Returns a * factor.
 planner::Monomial scaled(planner::Monomial a, double factor);
 /// Returns the samples of one micro-batch on one replica.

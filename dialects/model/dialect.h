@@ -22,9 +22,6 @@ class PatternRewriter;
 
 namespace espalier::model {
 
-/// The dimensions of experts, and of the ranks that hold them.
-constexpr llvm::StringLiteral expertDim = "expert", holderDim = "holder";
-
 /// Returns to how many keys a query attends on average. `queries` are the last ones of `keys` positions, because under
 /// the causal mask the rank with the last part of a split sequence has the most work. A window of 0 is none. Example: 4
 /// queries, 4 keys, causal, window 2: 1.5.

@@ -1,5 +1,5 @@
 // The registration of the model dialect and the syntax of #model.dims.
-#include "dialects/model/shards.h"
+#include "dialects/model/dialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -17,9 +17,6 @@ using namespace mlir;
 #define GET_OP_CLASSES
 #include "dialects/model/ops.cpp.inc"
 
-#define GET_OP_CLASSES
-#include "dialects/model/shards.cpp.inc"
-
 namespace espalier::model {
 
 void ModelDialect::initialize() {
@@ -30,10 +27,6 @@ void ModelDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "dialects/model/ops.cpp.inc"
-      >();
-  addOperations<
-#define GET_OP_LIST
-#include "dialects/model/shards.cpp.inc"
       >();
 }
 

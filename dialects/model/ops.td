@@ -138,18 +138,10 @@ def Model_ContractOp : Model_Op<"contract", [Model_Cost,
       is in the result.
     - (C2) shared dimensions have equal sizes.
       Sums are in f32 for all storage types.
-      With `owners`, each row of experts is multiplied by the matrix of its expert. Rows [holder, batch, capacity, ...]
-      and matrices [expert, ...] then have neither `holder` nor `expert` in common. owners[g, b, c] is the expert of row
-      (g, b, c) within those of holder g, or -1. Products of rows without an owner are 0. The result has rows, or the
-      products of all rows of an expert, added up.
-    - (C3) owners are i32 [holder, batch, capacity], as the rows begin. Either a has rows and b has experts, and the
-      result has rows, or a and b have rows, and the result has experts. Holders divide the experts equally.
   }];
-  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b, Optional<AnyRankedTensor>:$owners);
+  let arguments = (ins AnyRankedTensor:$a, AnyRankedTensor:$b);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$a `,` $b (`owners` $owners^)? attr-dict `:` functional-type(operands, results)";
-  let builders = [OpBuilder<(ins "::mlir::Type":$type, "::mlir::Value":$a, "::mlir::Value":$b),
-                            [{ build($_builder, $_state, type, a, b, ::mlir::Value()); }]>];
+  let assemblyFormat = "$a `,` $b attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
 }
 
@@ -295,18 +287,17 @@ def Model_RopeOp : Model_Op<"rope", [CostedOpInterface, KeptForBackward,
       is (c - slow) / (fast - slow), clamped to [0, 1]. With `original_context` n, c is the number of turns over n
       positions, n w_i / 2 pi (llama3); without it, c is i (yarn).
       The rotated columns begin with column `first`, which is 0 by default; earlier columns keep their values.
-      `factors` divides each w_i by a number of its own (longrope).
     - (C1) x and result have the same dimensions: those of positions, then more, the last one of even size.
     - (C2) positions are i32. - (C3) rotary is even and between 2 and d;
     first is even, and first + rotary is at most d.
     - (C4) factor, original_context and amplitude are positive; slow, fast and original_context need factor; slow and
-    fast differ. - (C5) factors has a positive number for each rotated pair, and excludes factor.
+    fast differ.
   }];
   let arguments = (ins AnyRankedTensor:$x, AnyRankedTensor:$positions, F64Attr:$theta, UnitAttr:$inverse,
                        OptionalAttr<I64Attr>:$rotary, UnitAttr:$interleaved, OptionalAttr<F64Attr>:$factor,
                        OptionalAttr<F64Attr>:$slow, OptionalAttr<F64Attr>:$fast,
                        OptionalAttr<F64Attr>:$original_context, OptionalAttr<F64Attr>:$amplitude,
-                       OptionalAttr<I64Attr>:$first, OptionalAttr<DenseF64ArrayAttr>:$factors);
+                       OptionalAttr<I64Attr>:$first);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$x `,` $positions attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
@@ -467,17 +458,14 @@ def Model_RouteOp : Model_Op<"route", [CostedOpInterface, KeptForBackward,
       k-th highest score; ties go to the lower expert. First choices take slots before second choices, tokens in order.
       `groups` splits the experts into equal groups of neighbours. A token then chooses among the experts of `kept_groups`
       groups: those with the highest sums of their two highest scores (DeepSeek-AI 2024); ties go to the lower group.
-      With owners, `each` neighbouring experts belong to a holder and share its slots: the rows of a sample in a holder
-      are sorted by expert. owners[g, b, c] is the expert of slot c of holder g, within the holder, or -1.
       - (C1) scores are [batch, seq, experts]; ids and slots are i32 of one type [choice, batch, seq].
     - (C2) there are no more choices than experts. - (C3) the capacity is at least 1.
     - (C4) `groups` and `kept_groups` are given together. There are at most 32 groups of equally many experts. At most
       all groups are kept, and they have no fewer experts than there are choices.
-    - (C5) owners are i32 [holder, batch, capacity], given together with `each`. Holders times `each` are the experts.
   }];
   let arguments = (ins AnyRankedTensor:$scores, I64Attr:$capacity, OptionalAttr<I64Attr>:$groups,
-                       OptionalAttr<I64Attr>:$kept_groups, OptionalAttr<I64Attr>:$each);
-  let results = (outs AnyRankedTensor:$ids, AnyRankedTensor:$slots, Optional<AnyRankedTensor>:$owners);
+                       OptionalAttr<I64Attr>:$kept_groups);
+  let results = (outs AnyRankedTensor:$ids, AnyRankedTensor:$slots);
   let assemblyFormat = "$scores attr-dict `:` functional-type($scores, results)";
   let hasVerifier = 1;
 }
@@ -488,14 +476,13 @@ class Model_Moved<string mnemonic, string text, string meaning> : Model_Op<mnemo
   let summary = text;
   let description = meaning # [{
       If weights [choice, batch, seq] are given, each row is multiplied by its weight. Slots of -1 are skipped. Dispatch
-      and combine are the derivatives of each other. With `each`, the rows of `each` neighbouring experts are those of
-      one holder: rows of expert ids / each.
+      and combine are the derivatives of each other.
     - (C1) ids and slots are i32 of one type [choice, batch, seq]; weights have their dimensions.
     - (C2) rows of tokens are [batch, seq, hidden] or [choice, batch, seq, hidden].
     - (C3) rows of experts are [expert, batch, capacity, hidden].
   }];
   let arguments = (ins AnyRankedTensor:$ids, AnyRankedTensor:$slots, AnyRankedTensor:$x,
-                       Optional<AnyRankedTensor>:$weights, OptionalAttr<I64Attr>:$each);
+                       Optional<AnyRankedTensor>:$weights);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "operands attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;

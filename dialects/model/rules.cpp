@@ -260,10 +260,7 @@ double ReduceMaxOp::flops() { return cast<RankedTensorType>(getX().getType()).ge
 void ReduceMaxOp::differentiate(Gradients &) {}
 
 // contract: da = dy b, db = a dy, each contracted over the dimensions that the gradient lacks
-FactorKind ContractOp::factorKind(StringRef dim) {
-  bool isOfOwners = getOwners() && (dim == expertDim || dim == dimNames(getOwners().getType()).front());
-  return isOfOwners ? FactorKind::Parallel : sumOutside(dim, getType());
-}
+FactorKind ContractOp::factorKind(StringRef dim) { return sumOutside(dim, getType()); }
 double ContractOp::flops() {
   double product = 2;
   for (auto [dim, size] :
@@ -271,15 +268,15 @@ double ContractOp::flops() {
     product *= size;
   for (auto [dim, size] :
        llvm::zip_equal(dimNames(getB().getType()), cast<RankedTensorType>(getB().getType()).getShape()))
-    if (dimIndex(getA().getType(), dim) < 0 && !(getOwners() && dim == expertDim))
+    if (dimIndex(getA().getType(), dim) < 0)
       product *= size;
   return product;
 }
 bool ContractOp::isExpensive() { return true; }
 void ContractOp::differentiate(Gradients &g) {
   Value cotangent = g.fullCotangent();
-  g.contribute(0, g.builder.create<ContractOp>(g.loc, g.gradientType(0), cotangent, g.operand(1), getOwners()));
-  g.contribute(1, g.builder.create<ContractOp>(g.loc, g.gradientType(1), g.operand(0), cotangent, getOwners()));
+  g.contribute(0, g.builder.create<ContractOp>(g.loc, g.gradientType(0), cotangent, g.operand(1)));
+  g.contribute(1, g.builder.create<ContractOp>(g.loc, g.gradientType(1), g.operand(0), cotangent));
 }
 
 // accumulate

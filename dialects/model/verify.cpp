@@ -238,46 +238,19 @@ LogicalResult ScalarOp::verify() {
   return success();
 }
 
-/// Checks the rows and matrices of a product of experts.
-static LogicalResult verifyOwners(ContractOp op) {
-  auto owners = cast<RankedTensorType>(op.getOwners().getType());
-  auto hasRows = [&](Value value) {
-    auto type = cast<RankedTensorType>(value.getType());
-    return type.getRank() >= 3 && type.getShape().take_front(3) == owners.getShape() &&
-           dimNames(type).take_front(3) == dimNames(owners);
-  };
-  auto hasExperts = [&](Value value) {
-    auto type = cast<RankedTensorType>(value.getType());
-    return type.getRank() > 0 && dimNames(type).front() == expertDim && type.getDimSize(0) % owners.getDimSize(0) == 0;
-  };
-  bool isGradient = hasRows(op.getA()) && hasRows(op.getB()) && hasExperts(op.getResult());
-  bool isOfRows = hasRows(op.getA()) && hasExperts(op.getB()) && hasRows(op.getResult());
-  if (owners.getRank() != 3 || !(isGradient || isOfRows)) // contract_c3
-    return op.emitOpError(
-               "needs owners [holder, batch, capacity] of rows, matrices of experts that holders divide, and "
-               "a result with rows or experts; got ")
-           << owners;
-  return verifyIntegers(op, op.getOwners(), "owners");
-}
-
 LogicalResult ContractOp::verify() {
   if (failed(verifyNamed(*this)))
     return failure();
-  if (getOwners() && failed(verifyOwners(*this)))
-    return failure();
-  auto isOfOwners = [&](StringAttr dim) {
-    return getOwners() && (dim == expertDim || dimIndex(getOwners().getType(), dim) >= 0);
-  };
   Type a = getA().getType(), b = getB().getType(), result = getType();
   auto sizeIn = [](Type type, StringAttr dim) { return cast<RankedTensorType>(type).getDimSize(dimIndex(type, dim)); };
   for (StringAttr dim : dimNames(result)) // contract_c1
-    if (!isOfOwners(dim) && ((dimIndex(a, dim) >= 0 && sizeIn(a, dim) != sizeIn(result, dim)) ||
-                             (dimIndex(b, dim) >= 0 && sizeIn(b, dim) != sizeIn(result, dim)) ||
-                             (dimIndex(a, dim) < 0 && dimIndex(b, dim) < 0)))
+    if ((dimIndex(a, dim) >= 0 && sizeIn(a, dim) != sizeIn(result, dim)) ||
+        (dimIndex(b, dim) >= 0 && sizeIn(b, dim) != sizeIn(result, dim)) ||
+        (dimIndex(a, dim) < 0 && dimIndex(b, dim) < 0))
       return emitOpError("needs each result dimension from an operand with equal size, got ") << dim;
   for (auto [own, other] : {std::pair(a, b), std::pair(b, a)})
     for (StringAttr dim : dimNames(own)) {
-      if (!isOfOwners(dim) && dimIndex(other, dim) < 0 && dimIndex(result, dim) < 0) // contract_c1
+      if (dimIndex(other, dim) < 0 && dimIndex(result, dim) < 0) // contract_c1
         return emitOpError("needs a dimension of only one operand in the result, lacks ") << dim;
       if (dimIndex(other, dim) >= 0 && sizeIn(own, dim) != sizeIn(other, dim)) // contract_c2
         return emitOpError("needs equal sizes of the shared dimension ")
@@ -394,11 +367,6 @@ LogicalResult RopeOp::verify() {
   bool hasRamp = getSlow() && getFast() && !(*getSlow() == *getFast());
   if ((getSlow() || getFast() || getOriginalContext()) && !(getFactor() && hasRamp)) // rope_c4
     return emitOpError("needs factor, and slow and fast that differ, to scale some positions less");
-  if (std::optional<ArrayRef<double>> factors = getFactors()) { // rope_c5
-    size_t pairs = static_cast<size_t>(getRotary().value_or(columns)) / 2;
-    if (getFactor() || factors->size() != pairs || !llvm::all_of(*factors, [](double each) { return each > 0; }))
-      return emitOpError("needs ") << pairs << " positive factors, without factor, got " << factors->size();
-  }
   return verifyIntegers(*this, getPositions(), "positions"); // rope_c2
 }
 
@@ -549,16 +517,7 @@ LogicalResult RouteOp::verify() {
     return emitOpError("needs 1 to 32 equal groups of experts whose kept groups have an expert for each choice, got ")
            << kept << " of " << groups << " groups of " << scores.back() << " experts for " << ids.front()
            << " choices";
-  if (static_cast<bool>(getOwners()) != getEach().has_value()) // route_c5
-    return emitOpError("needs owners and `each` together");
-  if (!getOwners())
-    return success();
-  ArrayRef<int64_t> owners = shapeOf(getOwners());
-  if (owners.size() != 3 || owners[1] != scores[0] || owners[2] != static_cast<int64_t>(getCapacity()) ||
-      owners[0] * static_cast<int64_t>(*getEach()) != scores.back()) // route_c5
-    return emitOpError("needs owners [holder, batch, capacity], holders with `each` experts, got ")
-           << getOwners().getType() << " for " << getScores().getType();
-  return verifyIntegers(*this, getOwners(), "owners");
+  return success();
 }
 
 LogicalResult DispatchOp::verify() {

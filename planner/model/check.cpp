@@ -112,10 +112,10 @@ private:
     for (Axis which : {Axis::Cp, Axis::Ep, Axis::Tp})
       if (axis(which) > 1 && std::ranges::count(limits.divisibility, which, &Divisibility::axis) == 0)
         add({.field = axisName(which),
-             .reason = which == Axis::Ep ? "expert parallelism needs experts, the model is dense"
-                       : which == Axis::Cp && hasExperts
-                           ? capacityOverContext
-                           : fmt::format("nothing in the model can be split over {}", axisName(which)),
+             .reason = which == Axis::Ep                 ? "expert parallelism needs experts, the model is dense"
+                       : which == Axis::Cp && hasExperts ? capacityOverContext
+                       : which == Axis::Cp               ? "layers with a state read whole sequences, which cp splits"
+                                           : fmt::format("nothing in the model can be split over {}", axisName(which)),
              .got = axis(which),
              .wanted = 1});
   }

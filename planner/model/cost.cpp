@@ -83,13 +83,10 @@ static double wavesSeconds(double m, double n, double k, double count, double fu
   return least;
 }
 
-double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine,
-                     MeanRows meanRows) {
+double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine) {
   double arithmetic = 2 * m * n * k * count / (machine.peakFlops * machine.matmulEfficiency);
-  if (machine.multiprocessors > 0) {
-    double aligned = alignmentEfficiency(meanRows == MeanRows::M ? n : m, n, meanRows == MeanRows::K ? n : k, count);
-    arithmetic = wavesSeconds(m, n, k, count, arithmetic / aligned, machine);
-  }
+  if (machine.multiprocessors > 0)
+    arithmetic = wavesSeconds(m, n, k, count, arithmetic / alignmentEfficiency(m, n, k, count), machine);
   return std::max(arithmetic, bytes / machine.memoryBytesPerSecond) + machine.launchSeconds;
 }
 

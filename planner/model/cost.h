@@ -37,9 +37,8 @@ double tileEfficiency(double m, double n, double count, int multiprocessors);
 double alignmentEfficiency(double m, double n, double k, double count);
 
 /// Returns max(2 m n k count / F_effective, B / W) + launch. Example: 8192^3 at 312 TFLOP/s and efficiency 0.75: 4.7
-/// ms. A mean number of rows costs no alignment, because rows are whole vectors of the other dimensions.
-double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine,
-                     MeanRows meanRows = MeanRows::None);
+/// ms.
+double matmulSeconds(double m, double n, double k, double count, double bytes, const Machine &machine);
 
 /// Fused attention: the longer of operations / F at the attention efficiency and B / W, plus launch.
 double attentionSeconds(double operations, double bytes, const Machine &machine);

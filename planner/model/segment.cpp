@@ -105,7 +105,7 @@ double computeSeconds(const ComputeTerm &term, const std::vector<double> &symbol
   switch (term.kind) {
   case ComputeClass::MatMul:
     return matmulSeconds(evaluate(term.m, symbols), evaluate(term.n, symbols), evaluate(term.k, symbols),
-                         evaluate(term.count, symbols), bytes, machine, term.meanRows);
+                         evaluate(term.count, symbols), bytes, machine);
   case ComputeClass::Attention:
     return attentionSeconds(attentionOperations(term, symbols, config, problem.software), bytes, machine);
   case ComputeClass::Memory:

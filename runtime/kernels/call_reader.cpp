@@ -112,11 +112,6 @@ double CallReader::real(std::string_view name) const {
   return isGiven ? call_.floats(static_cast<int>(index)) : std::stod(rows_.function->floats[index].initial);
 }
 
-std::span<const double> CallReader::reals(std::string_view name) const {
-  std::span<const double> all(call_.floats().data(), static_cast<size_t>(call_.floats_size()));
-  return all.subspan(std::min(*rows_.function->findFloat(name), all.size()));
-}
-
 bool CallReader::has(std::string_view operand) const {
   return std::ranges::count(operands_, operand, &OperandSignature::name) > 0;
 }

@@ -24,8 +24,6 @@ public:
   Zigzag zigzag() const;
   /// Returns a float of the call.
   double real(std::string_view name) const;
-  /// Returns the floats of a name that stands for any number of them.
-  std::span<const double> reals(std::string_view name) const;
   bool has(std::string_view operand) const;
   /// Returns the index of an operand's buffer.
   int buffer(std::string_view operand) const;

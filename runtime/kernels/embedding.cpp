@@ -152,11 +152,6 @@ public:
     from_ = reader.storage("x");
     to_ = reader.storage("y");
     tokens_ = piecesOf(reader.size("tokens"), heads_ * headDim_ * bytesOf(to_), kPieceBytes);
-    std::span<const double> factors = reader.reals("factors");
-    bool isFit = factors.empty() || static_cast<int64_t>(factors.size()) == rotary / 2;
-    if (!isFit || !std::ranges::all_of(factors, [](double factor) { return factor > 0; }))
-      reader.refuse("has " + std::to_string(factors.size()) + " factors, needs " + std::to_string(rotary / 2) +
-                    " above 0, or none");
     for (int64_t i = 0; i < rotary / 2; ++i)
       frequencies_.push_back(
           scaled(reader, i,
@@ -190,8 +185,6 @@ private:
   static double scaled(const CallReader &reader, int64_t i, double turns) {
     double slow = reader.real("slow"), fast = reader.real("fast"), context = reader.real("original_context");
     double at = context > 0 ? context * turns : static_cast<double>(i);
-    if (std::span<const double> factors = reader.reals("factors"); !factors.empty())
-      return turns / factors[static_cast<size_t>(i)];
     double kept = slow == fast ? 0 : std::clamp((at - slow) / (fast - slow), 0.0, 1.0);
     return turns * ((1 - kept) / reader.real("factor") + kept);
   }

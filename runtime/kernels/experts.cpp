@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <utility>
 
 namespace espalier::rt {
 
@@ -26,10 +25,6 @@ public:
     capacity_ = reader.size("capacity", 1);
     groups_ = reader.size("groups", 1);
     kept_ = reader.size("kept_groups", 1);
-    each_ = reader.size("each");
-    if (reader.has("owners") != (each_ > 0) || (each_ > 0 && each_ * reader.size("holders", 1) != experts_))
-      reader.refuse("has holders of " + std::to_string(each_) + " experts, needs owners and equal holders of all " +
-                    std::to_string(experts_) + " experts");
     if (choices_ > experts_)
       reader.refuse("has " + std::to_string(choices_) + " choices of " + std::to_string(experts_) +
                     " experts, needs no more choices than experts");
@@ -57,11 +52,6 @@ public:
       choose(score, taken, ids + token);
     }
     std::fill_n(taken, experts_, 0);
-    if (each_ > 0)
-      shareSlots(ids, needed, taken);
-    int32_t *owners = each_ > 0 ? static_cast<int32_t *>(arguments.buffers[3]) : nullptr;
-    for (int64_t holder = 0; owners && holder < experts_ / each_; ++holder)
-      std::fill_n(owners + (holder * batch_ + sample) * capacity_, capacity_, -1);
     for (int64_t choice = 0; choice < choices_; ++choice)
       for (int64_t token = all.begin; token < all.end; ++token) {
         int64_t at = choice * batch_ * seq_ + token;
@@ -70,24 +60,10 @@ public:
           ids[at] = 0;
         int32_t slot = isNeeded ? taken[ids[at]]++ : -1;
         slots[at] = slot < capacity_ ? slot : -1;
-        if (owners && slots[at] >= 0)
-          owners[(ids[at] / each_ * batch_ + sample) * capacity_ + slot] = static_cast<int32_t>(ids[at] % each_);
       }
   }
 
 private:
-  /// Sets the first slot of each expert to the number of choices of earlier experts of its holder.
-  void shareSlots(const int32_t *ids, Piece needed, int32_t *first) const {
-    for (int64_t choice = 0; choice < choices_; ++choice)
-      for (int64_t token = needed.begin; token < needed.end; ++token)
-        ++first[ids[choice * batch_ * seq_ + token]];
-    int32_t before = 0;
-    for (int64_t expert = 0; expert < experts_; ++expert) {
-      before = expert % each_ == 0 ? 0 : before;
-      before += std::exchange(first[expert], before);
-    }
-  }
-
   /// Closes the experts outside of the groups that a token keeps.
   void closeGroups(const float *score, int32_t *isClosed) const {
     int64_t size = experts_ / groups_;
@@ -128,7 +104,7 @@ private:
   }
 
   const cpu::Loops &loops_;
-  int64_t batch_, seq_, experts_, choices_, capacity_, groups_, kept_, each_;
+  int64_t batch_, seq_, experts_, choices_, capacity_, groups_, kept_;
   Storage storage_;
 };
 
@@ -144,7 +120,6 @@ public:
     experts_ = reader.size("experts");
     capacity_ = reader.size("capacity");
     hasChoice = reader.size("by_choice") != 0;
-    each_ = std::max<int64_t>(1, reader.size("each"));
     from = reader.storage("x");
     to = reader.storage("y");
     result_ = reader.buffer("y");
@@ -154,7 +129,7 @@ public:
 
   /// Returns the expert row for index `at` of [choice, token], or -1 if it has no slot.
   int64_t rowOf(const CallArguments &arguments, int64_t at) const {
-    int64_t expert = static_cast<const int32_t *>(arguments.buffers[0])[at] / each_;
+    int64_t expert = static_cast<const int32_t *>(arguments.buffers[0])[at];
     int64_t slot = static_cast<const int32_t *>(arguments.buffers[1])[at];
     if (expert < 0 || expert >= experts_ || slot < 0 || slot >= capacity_)
       return -1;
@@ -181,7 +156,7 @@ private:
     return storage == Storage::BF16 ? bf16ToFloat(bits) : f16ToFloat(bits);
   }
 
-  int64_t experts_, capacity_, each_;
+  int64_t experts_, capacity_;
   int result_ = 0; ///< the buffer that is written
   std::optional<Storage> weights_;
 };

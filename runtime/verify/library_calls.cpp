@@ -130,16 +130,13 @@ std::string LibraryCallCheck::sizes(const std::vector<int64_t> &wanted) const {
 /// Checks the scalars against the dims of the row's space operand.
 std::string LibraryCallCheck::scalars() const {
   const FunctionSignature &row = *rows.function;
-  // A call may leave out all scalars if they are optional. They are 0 then.
-  bool isWithout = call.scalars().empty() && std::ranges::all_of(row.scalars, &ScalarSignature::isOptional);
-  if (static_cast<size_t>(call.scalars_size()) != row.scalars.size() && !isWithout)
+  if (static_cast<size_t>(call.scalars_size()) != row.scalars.size())
     return fmt::format("has {} scalars, takes {}", call.scalars_size(), row.scalars.size());
-  for (int i = 0; i < static_cast<int>(row.scalars.size()); ++i) {
+  for (int i = 0; i < call.scalars_size(); ++i) {
     pb::Kernel::Scalar kind = scalarKind(row.scalars[static_cast<size_t>(i)].name);
-    pb::Affine given = isWithout ? constant(0) : call.scalars(i);
-    pb::Affine wanted = scalarOf(kind, shapes, of(static_cast<int>(*row.findOperand(row.space))), given);
-    if (!isSame(given, wanted))
-      return fmt::format("scalar {} is {}, it must be {}", i, textOf(given), textOf(wanted));
+    pb::Affine wanted = scalarOf(kind, shapes, of(static_cast<int>(*row.findOperand(row.space))), call.scalars(i));
+    if (!isSame(call.scalars(i), wanted))
+      return fmt::format("scalar {} is {}, it must be {}", i, textOf(call.scalars(i)), textOf(wanted));
   }
   return "";
 }
@@ -158,11 +155,10 @@ std::string LibraryCallCheck::bySignature() {
   std::vector<int64_t> wanted;
   for (size_t i = 0; i < rows.sizes->size(); ++i)
     wanted.push_back(binding.sizeOf(rows.function->sizes[i].name, /*inBytes=*/true).value_or((*rows.sizes)[i]));
-  for (const std::string &found : {binding.faultOfSlots(wanted), binding.faultOfHolders()})
-    if (!found.empty())
-      return found;
+  if (std::string found = binding.faultOfSlots(wanted); !found.empty())
+    return found;
   if (std::optional<size_t> zigzag = rows.function->findSize("zigzag"))
-    wanted[*zigzag] = areZigzag(of(0));
+    wanted[*zigzag] = areZigzag(of(static_cast<int>(*rows.function->findOperand("q"))));
   for (size_t last = wanted.size(); last-- > 0 && !rows.function->sizes[last].initial.empty();) {
     const std::string &initial = rows.function->sizes[last].initial;
     std::optional<size_t> same = rows.function->findSize(initial);

@@ -3,7 +3,6 @@
 #include "runtime/verify/signatures.h"
 
 #include <algorithm>
-#include <ranges>
 
 namespace espalier::rt::verify {
 
@@ -94,18 +93,12 @@ std::string DimBinding::faultOfWhole() const {
                          ours->second.from->buffer, textOf(ours->second.from->dims), size.initial,
                          other->second.from->buffer);
   }
-  for (const std::string &names : function.whole) {
-    auto meaning = meanings.end(); // of the last alternative that an operand has
-    for (auto name : std::views::split(names, '|'))
-      if (auto found = meanings.find(std::string(name.begin(), name.end())); found != meanings.end())
-        meaning = found;
-    if (meaning == meanings.end())
-      continue;
-    for (const Dim &dim : meaning->second.dims)
-      if (dim.split)
-        return fmt::format("buffer {} holds {}, whose {} must not be split", meaning->second.from->buffer,
-                           textOf(meaning->second.from->dims), meaning->first);
-  }
+  for (const std::string &name : function.whole)
+    if (auto meaning = meanings.find(name); meaning != meanings.end())
+      for (const Dim &dim : meaning->second.dims)
+        if (dim.split)
+          return fmt::format("buffer {} holds {}, whose {} must not be split", meaning->second.from->buffer,
+                             textOf(meaning->second.from->dims), name);
   return "";
 }
 
@@ -126,24 +119,10 @@ std::string DimBinding::faultOfSlots(const std::vector<int64_t> &sizes) const {
   int64_t count = sizes[*function.findSize(tokens)], room = sizes[*function.findSize(slots)];
   bool areAlike = ofSlots == meanings.end() ||
                   (ofTokens != meanings.end() && splitOf(ofSlots->second) == splitOf(ofTokens->second));
-  std::optional<size_t> each = function.findSize("each");
-  if ((count == room || (each && sizes[*each] > 0)) && areAlike)
+  if (count == room && areAlike)
     return "";
   return fmt::format("has {} slots{} for the {} tokens of a rank, whose {} must not be split", room,
                      areAlike ? "" : ", which are split otherwise,", count, tokens);
-}
-
-std::string DimBinding::faultOfHolders() const {
-  if (!function.findSize("holders") || !function.findSize("experts"))
-    return "";
-  auto splitOf = [&](const std::string &name) {
-    auto meaning = meanings.find(name);
-    return meaning == meanings.end() ? 0 : meaning->second.dims.front().split;
-  };
-  uint32_t one = splitOf("holders"), other = splitOf("experts");
-  return one == other
-             ? ""
-             : fmt::format("has holders split over {} and experts over {}, which must be split alike", one, other);
 }
 
 std::optional<int64_t> DimBinding::sizeOf(const std::string &name, bool inBytes) const {

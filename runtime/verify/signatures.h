@@ -33,8 +33,6 @@ public:
   /// Checks the row's `slots` against the sizes of a call, in the order of the row. Returns an error or an empty
   /// string.
   std::string faultOfSlots(const std::vector<int64_t> &sizes) const;
-  /// Checks that experts and their holders are split over the same axes. Returns an error or an empty string.
-  std::string faultOfHolders() const;
 
 private:
   /// The dimensions that a dim is bound to, and the operand that bound it.

@@ -43,9 +43,8 @@ std::string Space::faultOfScalars() const {
     const pb::Affine &found = launch.scalars(i);
     pb::Kernel::Scalar use = kernel.uses(i);
     bool isOfSpace = use >= pb::Kernel::FIRST_SAMPLE && use <= pb::Kernel::FIRST_QUERY;
-    bool isOfPositions = use >= pb::Kernel::WHOLE_SEQUENCE && use <= pb::Kernel::FIRST_QUERY;
-    size_t least = use == pb::Kernel::FIRST_HEAD ? 4 : isOfPositions ? 2 : 1; // dims
-    if (isOfSpace && space.size() < least)
+    bool isOfQueries = use >= pb::Kernel::FIRST_HEAD && use <= pb::Kernel::FIRST_QUERY;
+    if ((isOfSpace && space.empty()) || (isOfQueries && space.size() < 4))
       return fmt::format("scalar {} belongs to rows and columns that no buffer has", i);
     if (pb::Affine right = scalarOf(use, shapes, space, found); !isSame(found, right))
       return fmt::format("scalar {} is {}, it must be {}", i, textOf(found), textOf(right));

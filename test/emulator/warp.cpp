@@ -96,13 +96,6 @@ Warp::Stop Warp::run() {
         ++at;
         break;
       case Flow::barrier:
-        if (holding != live) { // the other lanes may be in code behind it that leads here
-          wait(holding, at);
-          mask &= ~holding;
-          ++at;
-          break;
-        }
-        waiting = 0;
         stopAtBarrier(instruction, holding);
         forLanes(live, [&](uint32_t lane) { program[lane] = at + 1; });
         return Stop::barrier;
@@ -111,7 +104,8 @@ Warp::Stop Warp::run() {
           waiting &= ~holding;
           instruction.execute(*this, instruction, holding);
         } else {
-          wait(holding, at);
+          waiting |= holding;
+          forLanes(holding, [&](uint32_t lane) { program[lane] = at; });
           mask &= ~holding;
         }
         ++at;
@@ -121,11 +115,6 @@ Warp::Stop Warp::run() {
     forLanes(mask & live, [&](uint32_t lane) { program[lane] = at; });
   }
   return Stop::exited;
-}
-
-void Warp::wait(uint32_t mask, uint32_t at) {
-  waiting |= mask;
-  forLanes(mask, [&](uint32_t lane) { program[lane] = at; });
 }
 
 /// Sets the next instruction of the lanes in the mask. Lanes that diverge leave the mask.
@@ -156,6 +145,12 @@ bool Warp::isConverged(const Instruction &instruction, uint32_t mask) {
 }
 
 void Warp::stopAtBarrier(const Instruction &instruction, uint32_t mask) {
+  if (mask != live) {
+    uint32_t missing = __builtin_ctz(live & ~mask);
+    fail(Fault::Check::barrier, instruction, __builtin_ctz(mask),
+         "barrier in divergent code: lane " + std::to_string(missing) + " of the warp is at line " +
+             std::to_string(entry.instructions[program[missing]].line));
+  }
   if (live != started)
     fail(Fault::Check::barrier, instruction, __builtin_ctz(mask),
          "barrier waits for lane " + std::to_string(__builtin_ctz(started & ~live)) + " of the warp, which has exited");

@@ -74,8 +74,6 @@ private:
   uint32_t guarded(const Instruction &instruction, uint32_t mask);
   bool isConverged(const Instruction &instruction, uint32_t mask);
   uint32_t branch(const Instruction &instruction, uint32_t at, uint32_t holding, uint32_t &mask);
-  /// Lets lanes wait at instruction `at` for the other lanes of the warp.
-  void wait(uint32_t mask, uint32_t at);
   void stopAtBarrier(const Instruction &instruction, uint32_t mask);
   void checkDefined(const Instruction &instruction, uint32_t mask);
 };

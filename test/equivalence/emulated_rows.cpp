@@ -63,9 +63,6 @@ const std::vector<EmulatedRow> &planRows() {
       {"gpt2_sgd", "gpt2", optimizerModels().front().sets, {.microBatches = 2}},
       {"llama_muon", "llama", {"optimizer.type=Muon"}, {.microBatches = 2}},
       {"llama_clip_full", "llama", clipModels().back().sets, {.microBatches = 2, .recompute = full}},
-      {"mamba2", "mamba2", {}, {}},
-      {"mamba2_documents_full", "mamba2", documentSets(), {.microBatches = 2, .recompute = full}},
-      {"qwen3_next_accumulate2", "qwen3_next", {}, {.microBatches = 2, .recompute = selective}},
   };
   return rows;
 }
@@ -122,14 +119,6 @@ const std::vector<EmulatedRow> &splitRows() {
       {"qwen2_moe_tp2_ep2", "qwen2_moe", {}, {.tp = 2, .ep = 2, .sequenceParallel = true}},
       {"glm4_moe_dp2_ep2_zero1", "glm4_moe", {}, {.dp = 2, .ep = 2, .microBatches = 2, .zero = 1}},
       {"glm4_moe_tp2_pp2", "glm4_moe", {}, {.tp = 2, .pp = 2, .microBatches = 2}},
-      {"mamba2_tp2_sequence", "mamba2", {}, {.tp = 2, .microBatches = 2, .sequenceParallel = true}},
-      {"mamba2_cp2", passingModels()[0].file, passingModels()[0].sets, {.cp = 2}},
-      {"mamba2_documents_cp2_zigzag", passingModels()[2].file, passingModels()[2].sets, {.cp = 2, .zigzag = true}},
-      {"qwen3_next_cp4", passingModels()[1].file, passingModels()[1].sets, {.cp = 4}},
-      {"qwen3_next_tp2_cp2_zigzag",
-       passingModels()[1].file,
-       passingModels()[1].sets,
-       {.tp = 2, .cp = 2, .sequenceParallel = true, .zigzag = true}},
       {"qwen3_moe_pp2", "qwen3_moe", wideHeads(), {.pp = 2, .microBatches = 2, .recompute = selective}},
   };
   return rows;
@@ -147,8 +136,6 @@ std::vector<EmulatedRow> allRows() {
     for (const auto *list : {&splits(), &contextSplits(), &shareSplits(), &hybridSplits()})
       add({model}, *list);
   add(optionModels(), optionSplits());
-  add(stateModels(), stateSplits());
-  add(passingModels(), passingSplits());
   add({{"two_widths", "two_widths", {}}}, unlikeSplits());
   add({{"two_tables", "two_tables", {}}}, tiedSplits());
   add(frozenModels(), frozenSplits());

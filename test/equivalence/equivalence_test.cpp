@@ -140,11 +140,6 @@ INSTANTIATE_TEST_SUITE_P(StatePlans, CompiledPlans, testing::ValuesIn(rowsOf(sta
 INSTANTIATE_TEST_SUITE_P(StatePlans, InterpretedPlans, testing::ValuesIn(rowsOf(stateModels(), stateSplits(), 2)),
                          nameOf);
 
-INSTANTIATE_TEST_SUITE_P(PassingPlans, CompiledPlans, testing::ValuesIn(rowsOf(passingModels(), passingSplits())),
-                         nameOf);
-INSTANTIATE_TEST_SUITE_P(PassingPlans, InterpretedPlans, testing::ValuesIn(rowsOf(passingModels(), passingSplits())),
-                         nameOf);
-
 INSTANTIATE_TEST_SUITE_P(SharePlans, CompiledPlans, testing::ValuesIn(rowsOf(splitModels(), shareSplits())), nameOf);
 INSTANTIATE_TEST_SUITE_P(SharePlans, InterpretedPlans, testing::ValuesIn(rowsOf(splitModels(), shareSplits(), 2)),
                          nameOf);

@@ -181,8 +181,7 @@ INSTANTIATE_TEST_SUITE_P(Plans, FoldedExperts,
 /// experts, and the other experts have no token. No token is dropped.
 TEST(Experts, TokensOfOneExpertAndEmptyExperts) {
   for (const char *file : {"mixtral", "qwen3_moe", "gpt_oss", "deepseek_v3_experts"}) {
-    RunConfig run = equivalenceRun(
-        file, {"moe_config.capacity_factor=0", "moe_config.num_experts_chosen=1", "moe_config.dropless_headroom=8"});
+    RunConfig run = equivalenceRun(file, {"moe_config.capacity_factor=0", "moe_config.num_experts_chosen=1"});
     for (SegmentDescription &segment : run.model.segments)
       for (ParameterDescription &parameter : segment.parameters)
         if (parameter.name == "router_weight")
@@ -201,53 +200,6 @@ TEST(Experts, TokensOfOneExpertAndEmptyExperts) {
       expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected, 3);
     }
   }
-}
-
-/// Experts of a rank share slots, which all choices of the tokens find. Biases and adapters of experts are products
-/// with the rows of each expert.
-TEST(Experts, DroplessMixturesShareSlots) {
-  std::vector<std::string> adapters = {
-      "model.model_config.pet_config={pet_type: lora, lora_rank: 3, lora_alpha: 6, lora_dropout: 0, target_modules: "
-      "[w1, w2, w3, wq]}"};
-  for (const auto &[file, sets] : {std::pair<const char *, std::vector<std::string>>{"gpt_oss", {}},
-                                   {"qwen3_moe", {}},
-                                   {"qwen2_moe", {}},
-                                   {"deepseek_v3_experts", {}},
-                                   {"mixtral", adapters}}) {
-    std::vector<std::string> dropless = sets;
-    dropless.emplace_back("moe_config.capacity_factor=0");
-    RunConfig run = equivalenceRun(file, dropless);
-    ASSERT_TRUE(run.model.isDropless);
-    TrainingRecord expected = trainInterpreted(run, planOf(run, {}), 3);
-    for (const SplitCase &split :
-         {SplitCase{.microBatches = 2}, SplitCase{.ep = 2, .zero = 1},
-          SplitCase{.tp = 2, .ep = 2, .splitsExperts = false, .sequenceParallel = true},
-          SplitCase{.dp = 2, .tp = 2, .ep = 2, .microBatches = 2, .zero = 3, .recompute = planner::Recompute::Full},
-          SplitCase{.pp = 2,
-                    .ep = 2,
-                    .microBatches = 4,
-                    .schedule = planner::Schedule::ZeroBubbleH1,
-                    .recompute = planner::Recompute::Selective}}) {
-      expectEqualTraining(trainInterpreted(run, planOf(run, split), 3), expected, 3);
-      expectEqualTraining(trainCompiled(run, planOf(run, split), 3), expected, 3);
-    }
-  }
-}
-
-/// With the slots of an even spread, ranks with parts of the experts drop choices, and count them. One rank drops none.
-TEST(Experts, ChoicesBeyondTheHeadroomAreCounted) {
-  RunConfig run = equivalenceRun("mixtral", {"moe_config.capacity_factor=0", "moe_config.dropless_headroom=1"});
-  auto droppedIn = [](const TrainingRecord &record) {
-    int64_t dropped = 0;
-    for (const auto &[layer, counts] : record.loads.at(0))
-      dropped += counts.back();
-    return dropped;
-  };
-  planner::Plan plan = planOf(run, {.cp = 2, .ep = 2});
-  TrainingRecord expected = trainInterpreted(run, plan, 3);
-  expectEqualTraining(trainCompiled(run, plan, 3), expected, 3);
-  EXPECT_GT(droppedIn(expected), 0);
-  EXPECT_EQ(droppedIn(trainCompiled(run, planOf(run, {.microBatches = 2}), 1)), 0);
 }
 
 /// Models with the other options of experts. Each split is compiled with one of them and interpreted with the other,

@@ -366,11 +366,6 @@ const std::vector<Model> &optionModels() {
        {"model.model_config.theta=100", "model.model_config.extend_method=LLAMA3",
         "model.model_config.scaling_factor=4", "model.model_config.original_max_position=16",
         "model.model_config.rotary_pct=0.5", "model.model_config.sliding_window=3"}},
-      {"llama_longrope",
-       "llama",
-       {"model.model_config.theta=100", "model.model_config.extend_method=longrope",
-        "model.model_config.original_max_position=4", "model.model_config.scaling_factor=2",
-        "model.model_config.rope_short_factors=[1.0, 1.0]", "model.model_config.rope_long_factors=[1.5, 4.0]"}},
       {"gemma2", "gemma2", {}},
       {"gpt2_zero_centered", "gpt2", {"model.model_config.layernorm_zero_centered_gamma=True"}},
       {"olmo2", "olmo2", {}},
@@ -444,31 +439,6 @@ const std::vector<SplitCase> &stateSplits() {
        .zero = 3,
        .sequenceParallel = true,
        .recompute = selective},
-  };
-  return cases;
-}
-
-const std::vector<Model> &passingModels() {
-  static const std::vector<Model> list = [models = stateModels()]() mutable {
-    for (Model &model : models) {
-      model.name += "_long";                                       // the unsplit run is kept by name
-      model.sets.emplace_back("model.model_config.seq_length=32"); // runs are longer than what convolutions read
-      if (model.file == "qwen3_next") // each token has a slot, so that sequences can be split
-        model.sets.emplace_back("moe_config.capacity_factor=0");
-    }
-    return models;
-  }();
-  return list;
-}
-
-const std::vector<SplitCase> &passingSplits() {
-  static const std::vector<SplitCase> cases = {
-      {.name = "cp2", .cp = 2},
-      {.name = "cp2_zigzag_selective", .cp = 2, .microBatches = 2, .recompute = selective, .zigzag = true},
-      {.name = "cp4_full", .cp = 4, .recompute = full},
-      {.name = "tp2_cp4_zigzag_sp", .tp = 2, .cp = 4, .sequenceParallel = true, .zigzag = true},
-      {.name = "cp2_pp2_zigzag", .cp = 2, .pp = 2, .microBatches = 4, .zigzag = true},
-      {.name = "dp2_cp2_zero3", .dp = 2, .cp = 2, .microBatches = 2, .zero = 3},
   };
   return cases;
 }

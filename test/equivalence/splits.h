@@ -68,9 +68,6 @@ const std::vector<Model> &furtherModels();
 const std::vector<Model> &stateModels();
 /// The splits of stateModels(), which do not split sequences.
 const std::vector<SplitCase> &stateSplits();
-/// The same models, whose context ranks pass states and the inputs of convolutions.
-const std::vector<Model> &passingModels();
-const std::vector<SplitCase> &passingSplits();
 
 /// Splits of a mixture of experts.
 const std::vector<SplitCase> &expertSplits();

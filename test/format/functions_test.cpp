@@ -97,9 +97,6 @@ TEST(Functions, OptionalSizesHaveDefaults) {
   EXPECT_FALSE(allSizes(*findFunction("rope"), tooMany));
   EXPECT_EQ(allSizes(*findFunction("rope"), std::span(tooMany, 4)), (std::vector<int64_t>{3, 2, 4, 1, 0, 0, 0}));
   EXPECT_EQ(attention.leastFloats(), 1U);
-  EXPECT_EQ(findFunction("rope")->leastFloats(), 1U); // `factors` stands for any number of floats
-  EXPECT_TRUE(findFunction("rope")->floats.back().isMany);
-  EXPECT_THAT(faultOf("x:f[n] -> y:f[n]; sizes n; floats more.. scale"), HasSubstr("more.. must be the last number"));
 }
 
 int64_t elements(std::string_view function, std::string_view operand, std::vector<int64_t> sizes) {
@@ -168,7 +165,6 @@ TEST(Functions, ErrorsOfARowHaveALocation) {
   EXPECT_THAT(faultOf("slot x:s[]"), HasSubstr("x is no slot"));
   EXPECT_THAT(faultOf("x:f[n] -> if m y:f[n]; sizes n"), HasSubstr("m is no size"));
   EXPECT_THAT(faultOf("x:f[n]; sizes n; whole m"), HasSubstr("m is no size"));
-  EXPECT_THAT(faultOf("x:f[n]; sizes n; whole n|m"), HasSubstr("m is no size"));
   EXPECT_THAT(faultOf("x:f[n]; sizes n; scalars FIRST_ROW"), HasSubstr("scalars need 'of'"));
 }
 

@@ -93,22 +93,6 @@ GRADED |= {
                  "num_key_value_heads": 1, "max_position_embeddings": 8, "rope_theta": 20.0,
                  "partial_rotary_factor": 0.5},
 }
-# A factor per rotary frequency, from the list for long texts (8 tokens where 4 are the original context) or short ones.
-PHI3 = {"model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "pad_token_id": None, "rope_theta": 100.0}
-GRADED |= {
-    "phi3_longrope": FOUR_PAIRS | PHI3 | {
-        "num_attention_heads": 3, "num_key_value_heads": 1, "original_max_position_embeddings": 4,
-        "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.25, 1.5, 2.0],
-                         "long_factor": [1.0, 1.75, 3.5, 6.25]}},
-    "phi4_mini_longrope": GRADED["phi4_mini"] | {
-        "rope_theta": 100.0, "original_max_position_embeddings": 4,
-        "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.25, 1.5], "long_factor": [2.0, 4.0, 8.0]}},
-    "llama_longrope": FOUR_PAIRS | {
-        "rope_parameters": {"rope_type": "longrope", "rope_theta": 100.0, "factor": 6.0,
-                            "original_max_position_embeddings": 7, "short_factor": [1.0, 1.25, 1.5, 2.0],
-                            "long_factor": [1.0, 1.75, 3.5, 6.25]}},
-}
-del GRADED["phi3_longrope"]["head_dim"]
 # Multi-head latent attention, here with dense layers only: rotary pairs of neighbours that YaRN scales, and plain halves.
 LATENT = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 19, "hidden_size": 24,
           "intermediate_size": 40, "num_hidden_layers": 2, "first_k_dense_replace": 2, "num_attention_heads": 4,
@@ -215,7 +199,6 @@ FAMILIES = {
                              "qk_rope_head_dim": 4, "moe_intermediate_size": 12, "num_hidden_layers": 3,
                              "first_k_dense_replace": 1, "n_routed_experts": 8, "n_shared_experts": 2,
                              "num_experts_per_tok": 3, "norm_topk_prob": False, "routed_scaling_factor": 1.5},
-    "bitnet": family("bitnet", "BitNetForCausalLM"),
     "arcee": family("arcee", "ArceeForCausalLM", mlp_bias=True),
     "helium": family("helium", "HeliumForCausalLM", head_dim=4, attention_bias=True, mlp_bias=True),
     "jais2": family("jais2", "Jais2ForCausalLM"),
@@ -227,11 +210,6 @@ FAMILIES = {
                         partial_rotary_factor=0.5, qk_layernorm=True),
     "minicpm3": family("minicpm3", "MiniCPM3ForCausalLM", num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10,
                        kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=10, dim_model_base=8),
-    "minicpm3_longrope": family(
-        "minicpm3", "MiniCPM3ForCausalLM", num_attention_heads=4, num_key_value_heads=4, q_lora_rank=10,
-        kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=10, dim_model_base=8, rope_theta=100.0,
-        rope_scaling={"type": "longrope", "original_max_position_embeddings": 4, "attention_factor": 1.5,
-                      "short_factor": [1.0, 1.25], "long_factor": [1.0, 2.5]}),
     "sarvam_mla": LATENT | {
         "model_type": "sarvam_mla", "q_lora_rank": None, "qk_rope_head_dim": 4, "moe_intermediate_size": 12,
         "first_k_dense_replace": 1, "n_routed_experts": 4, "num_experts_per_tok": 2},
@@ -386,9 +364,6 @@ STATES = {
     "qwen3_5_moe": family("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", intermediate_size="default", num_hidden_layers=4,
                           head_dim=8, moe_intermediate_size=12, shared_expert_intermediate_size=20, num_experts=4,
                           num_experts_per_tok=2, router_aux_loss_coef=0.0, **DELTA),
-    # transformers splits a saved convolution in three equal parts, so q and v have equal widths here.
-    "olmo_hybrid": family("olmo_hybrid", "OlmoHybridForCausalLM", num_hidden_layers=4,
-                          **DELTA | {"linear_key_head_dim": 10, "linear_value_head_dim": 5}),
     # Short convolutions between gates.
     "lfm2": family("lfm2", "Lfm2ForCausalLM", num_hidden_layers=3, block_multiple_of=10, full_attn_idxs=[1],
                    conv_bias=True, layer_types=["conv", "full_attention", "conv"]),
@@ -396,15 +371,6 @@ STATES = {
                        moe_intermediate_size=12, num_experts=4, num_experts_per_tok=2, routed_scaling_factor=1.5,
                        layer_types=["full_attention", "conv", "conv", "full_attention"]),
     "bamba": family("bamba", "BambaForCausalLM", num_hidden_layers=3, attn_layer_indices=[1], **MIXER),
-    # Attention and a Mamba-2 mixer beside each other, with factors.
-    "falcon_h1": family("falcon_h1", "FalconH1ForCausalLM", num_hidden_layers=2, mamba_d_ssm=48,
-                        embedding_multiplier=3.0, lm_head_multiplier=0.6, attention_in_multiplier=0.8,
-                        attention_out_multiplier=1.3, key_multiplier=0.7, ssm_in_multiplier=1.2,
-                        ssm_out_multiplier=0.9, ssm_multipliers=[0.5, 1.5, 0.75, 1.25, 0.9],
-                        mlp_multipliers=[0.8, 1.4], **MIXER),
-    "falcon_h1_norm": family("falcon_h1", "FalconH1ForCausalLM", num_hidden_layers=2, mamba_d_ssm=48,
-                             mamba_rms_norm=True, mamba_norm_before_gate=False, projectors_bias=True, mlp_bias=True,
-                             attention_bias=True, mamba_proj_bias=True, **MIXER),
     "granitemoehybrid": family("granitemoehybrid", "GraniteMoeHybridForCausalLM", intermediate_size=12,
                                num_hidden_layers=3, num_local_experts=4, num_experts_per_tok=2,
                                router_aux_loss_coef=0.0, shared_intermediate_size=20, embedding_multiplier=3.0,
@@ -426,6 +392,25 @@ STATES = {
                                  n_group=4, topk_group=2, norm_topk_prob=True, routed_scaling_factor=2.5),
 }
 ALL = MODELS | GRADED | EXPERTS | FAMILIES | STATES
+# Options of config.json, for generation_reference.py alone.
+VARIANTS = {
+    "llama_biases": GRADED["llama_wide"] | {"attention_bias": True, "mlp_bias": True},
+    "qwen3_biases": GRADED["qwen3"] | {"attention_bias": True},
+    "olmo2_biases": GRADED["olmo2"] | {"attention_bias": True, "num_hidden_layers": 3},
+    "gemma2_biases": GRADED["gemma2"] | {"attention_bias": True},
+    "stablelm_biases": GRADED["stablelm"] | {"use_qkv_bias": True},
+    "gpt_neox_sequential": GRADED["gpt_neox"] | {"use_parallel_residual": False},
+    "gpt_neox_yarn": {key: value for key, value in GRADED["gpt_neox"].items() if not key.startswith("rotary_")} | {
+        "attention_bias": False, "rope_parameters": {
+            "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 100.0,
+            "partial_rotary_factor": 0.5}},
+    "mixtral_yarn": EXPERTS["mixtral"] | {
+        "head_dim": 4, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0}},
+    "qwen3_moe_biases": EXPERTS["qwen3_moe"] | {
+        "attention_bias": True, "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 100.0}},
+    "qwen2_moe_no_biases": EXPERTS["qwen2_moe"] | {"qkv_bias": False},
+    "glm4_moe_no_biases": EXPERTS["glm4_moe"] | {"attention_bias": False},
+}
 
 
 @contextlib.contextmanager

@@ -121,8 +121,6 @@ TEST(Rope, PairsNeighbours) {
 
 TEST(Rope, ScalesPositions) { expectClose(rotated(", factor = 4.0 : f64"), halvesBy(0.75, 0.075)); }
 
-TEST(Rope, DividesEachFrequency) { expectClose(rotated(", factors = array<f64: 2.0, 5.0>"), halvesBy(1.5, 0.06)); }
-
 // Over 40 pi positions pair 0 turns 20 times, pair 1 twice, which is a third of the way from 1 to 4.
 TEST(Rope, ScalesPairsThatTurnSlowly) {
   double kept = 1.0 / 3;

@@ -196,18 +196,6 @@ TEST(Cost, MatmulIsBoundByMemoryWhenThin) {
   EXPECT_GE(matmulSeconds(1, 1, 1, 1, 4, machine), 4e-6); // the launch floor
 }
 
-/// The mean number of rows of an expert is seldom whole. A batch of products with such a size would use no tensor
-/// cores.
-TEST(Cost, MeanRowsNeedNoAlignment) {
-  Machine machine = testMachine(1, 1);
-  machine.multiprocessors = 108;
-  for (auto [m, k, rows] : {std::tuple(8192.3, 4096.0, MeanRows::M), {4096.0, 8192.3, MeanRows::K}}) {
-    double aligned = matmulSeconds(std::floor(m), 2048, std::floor(k), 4, 0, machine);
-    EXPECT_NEAR(matmulSeconds(m, 2048, k, 4, 0, machine, rows), aligned, 0.03 * aligned);
-    EXPECT_GT(matmulSeconds(m, 2048, k, 4, 0, machine), 8 * aligned);
-  }
-}
-
 TEST(Cost, GroupsOfInnerAxesStayOnTheHost) {
   Machine machine = testMachine(4, 8);
   Plan plan;

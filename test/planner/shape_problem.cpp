@@ -75,18 +75,18 @@ protected:
     }
     if (!fused)
       compute(std::move(accumulation), false, false);
-    compute({name, ComputeClass::MatMul, Phase::Forward, {T}, n, {k}, {one}, MeanRows::None, {}, bytes}, selective,
-            full);
-    compute({name, ComputeClass::MatMul, Phase::Backward, {T}, {k}, n, {one}, MeanRows::None, {}, bytes}, false, false);
-    compute({name, ComputeClass::MatMul, Phase::Weight, {k}, n, {T}, {one}, MeanRows::None, {}, gradient}, false,
-            false);
+    compute({name, ComputeClass::MatMul, Phase::Forward, {T}, n, {k}, {one}, {}, bytes}, selective, full);
+    compute({name, ComputeClass::MatMul, Phase::Backward, {T}, {k}, n, {one}, {}, bytes}, false, false);
+    compute({name, ComputeClass::MatMul, Phase::Weight, {k}, n, {T}, {one}, {}, gradient}, false, false);
   }
 
   void elementwise(const std::string &name, Monomial elements, double forwardBytes, double backwardBytes,
                    bool selective, bool full = true) {
     double share = system.elementwiseShare;
-    compute({.name = name, .phase = Phase::Forward, .bytes = {share * forwardBytes * elements}}, selective, full);
-    compute({.name = name, .phase = Phase::Backward, .bytes = {share * backwardBytes * elements}}, false, false);
+    compute({name, ComputeClass::Memory, Phase::Forward, {}, {}, {}, {}, {}, {share * forwardBytes * elements}},
+            selective, full);
+    compute({name, ComputeClass::Memory, Phase::Backward, {}, {}, {}, {}, {}, {share * backwardBytes * elements}},
+            false, false);
   }
 
   void addCollective(const std::string &name, CollectiveKind kind, Phase phase, bool hide, bool full) {
@@ -280,12 +280,9 @@ private:
   void addFusedAttention() {
     Monomial operations = 2 * (T * s * a * d / t);
     Monomial io = 8 * (T * a * d / t);
-    auto term = [&](Phase phase, double products, double bytes) {
-      return ComputeTerm{"attention",    ComputeClass::Attention, phase,       {}, {}, {}, {},
-                         MeanRows::None, {products * operations}, {bytes * io}};
-    };
-    compute(term(Phase::Forward, 1, 1), false, true);
-    compute(term(Phase::Backward, 2.5, 2), false, false);
+    compute({"attention", ComputeClass::Attention, Phase::Forward, {}, {}, {}, {}, {operations}, {io}}, false, true);
+    compute({"attention", ComputeClass::Attention, Phase::Backward, {}, {}, {}, {}, {2.5 * operations}, {2 * io}},
+            false, false);
   }
 
   void addUnfusedAttention() {
@@ -293,8 +290,7 @@ private:
     auto product = [&](const std::string &name, Monomial m, Monomial n, Monomial k, Phase phase, double times) {
       Size bytes = {2 * times * (count * m * k), 2 * times * (count * k * n), 2 * times * (count * m * n)};
       bool forward = phase == Phase::Forward;
-      compute({name, ComputeClass::MatMul, phase, {m}, {n}, {k}, {times * count}, MeanRows::None, {}, bytes}, forward,
-              forward);
+      compute({name, ComputeClass::MatMul, phase, {m}, {n}, {k}, {times * count}, {}, bytes}, forward, forward);
     };
     product("scores", local, s, d, Phase::Forward, 1);
     elementwise("softmax", count * local * s, 4, 6, true);

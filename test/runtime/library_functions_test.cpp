@@ -49,9 +49,6 @@ const std::vector<Case> cases = {
     {Call::ROUTE, {2, 3, 4, 2, 2}},
     {Call::DISPATCH, {2, 3, 4, 5, 6, 2, 0}},
     {Call::COMBINE, {2, 3, 4, 5, 6, 2, 1}},
-    {Call::GROUPED, {2, 3, 4, 6, 5, 7}},
-    {Call::GROUPED_TRANSPOSED, {2, 3, 4, 6, 5, 7}},
-    {Call::GROUPED_GRADIENT, {2, 3, 4, 6, 5, 7}},
     {Call::RECURRENCE, {2, 3, 2, 3, 4, 5, 16, 0, 1}},
     {Call::RECURRENCE, {2, 3, 2, 3, 4, 5, 16, 1, 0}},
     {Call::RECURRENCE_GRADIENT, {2, 3, 2, 3, 4, 5, 16, 0, 1}},
@@ -61,13 +58,6 @@ const std::vector<Case> cases = {
     {Call::CAUSAL_CONV, {2, 3, 5, 4, 1}},
     {Call::CAUSAL_CONV, {2, 3, 5, 4, 0, 1, 3}},
     {Call::CAUSAL_CONV_GRADIENT, {2, 3, 5, 4}},
-    {Call::RECURRENCE, {2, 4, 2, 3, 4, 5, 16, 0, 1, 0, 1, 6, 9, 1}, {}, 1},
-    {Call::RECURRENCE_GRADIENT, {2, 4, 2, 3, 4, 5, 16, 1, 0, 1, 3, 6}, {}, 1},
-    {Call::CAUSAL_CONV, {2, 4, 5, 4, 0, 0, 0, 1, 0, 9}, {}, 1},
-    {Call::CAUSAL_CONV_GRADIENT, {2, 4, 5, 4, 1, 12, 1}, {}, 1},
-    {Call::SHARD_STATES, {2, 4, 2, 3, 4, 5, 16, 0, 1, 0, 2, 9, 1}, {}, 2},
-    {Call::SHARD_STATES, {2, 4, 2, 3, 4, 5, 16, 0, 1, 1, 1, 5}, {}, 2},
-    {Call::SHARD_EDGES, {2, 4, 8, 2, 1, 1}},
 };
 
 Call callOf(const Case &c) {

@@ -43,10 +43,7 @@ public:
                                      std::tuple("element_column", 3, AxisBit(0)),
                                      std::tuple("value_dim", 10, AxisBit(0)),
                                      std::tuple("value_dim", 10, TP),
-                                     std::tuple("columns", 15, AxisBit(0)),
-                                     std::tuple("holder", 2, AxisBit(0)),
-                                     std::tuple("holder", 1, TP),
-                                     std::tuple("capacity", 5, TP)}) {
+                                     std::tuple("columns", 15, AxisBit(0))}) {
       pb::Dim &dim = *plan.add_dims();
       dim.set_name(name);
       dim.set_size(static_cast<uint64_t>(size));
@@ -57,8 +54,7 @@ public:
   /// Returns a buffer with a new value of these dimensions: b(atch), s(eq), h(idden), f(fn), v(ocab), n (heads), d
   /// (head_dim), p (a vocabulary shard), q (shard of seq), r (gathered), c(hoice), x (router), e(xpert), a (capacity),
   /// g (shard of expert), o (one row), m (all heads), k (a flat bucket), j and l
-  /// (its rows and columns), w (value_dim), u (a shard of value_dim), y (columns of head_dim and value_dim),
-  /// z (holder), i (its shard), t (shard of capacity).
+  /// (its rows and columns), w (value_dim), u (a shard of value_dim), y (columns of head_dim and value_dim).
   pb::Buffer operator()(const std::string &dims, uint32_t partial = 0) {
     pb::Buffer buffer;
     buffer.set_value(static_cast<uint32_t>(plan.values_size()));
@@ -67,7 +63,7 @@ public:
     value.set_elements(1);
     value.set_partial(partial);
     for (char letter : dims) {
-      auto number = static_cast<int>(std::string("bshfvndpqrcxeagomkjlwuyzit").find(letter));
+      auto number = static_cast<int>(std::string("bshfvndpqrcxeagomkjlwuy").find(letter));
       value.add_dims(static_cast<uint32_t>(number));
       value.set_elements(value.elements() * plan.dims(number).size());
     }

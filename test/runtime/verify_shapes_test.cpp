@@ -28,14 +28,6 @@ pb::LibraryCall slice(Toy &toy) {
   call.mutable_buffers(0)->mutable_reads_at()->set_tp(192);
   return call;
 }
-/// Returns a convolution over shards of the sequence, whose edges have these dimensions.
-pb::LibraryCall convWithEdges(Toy &toy, const std::string &edges, int64_t first) {
-  pb::LibraryCall call = toy.call(pb::LibraryCall::CAUSAL_CONV, {toy("bqmd"), toy("mdc"), toy(edges), toy("bqmd")},
-                                  {4, 3, 20, 3, 0, 0, 0, 1, 0, 3});
-  call.add_scalars()->set_tp(first);
-  return call;
-}
-
 pb::LibraryCall attention(Toy &toy) {
   pb::LibraryCall call =
       toy.call(pb::LibraryCall::ATTENTION_FORWARD,
@@ -149,26 +141,6 @@ const CallCase calls[] = {
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 7}); }},
     {"RouteWithASlotForEachToken", "",
      [](Toy &toy) { return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq")}, {4, 3, 8, 3, 3}); }},
-    {"RouteToHolders", "",
-     [](Toy &toy) {
-       return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq"), toy("zbt")},
-                       {4, 3, 8, 3, 5, 1, 1, 4, 2});
-     }},
-    {"RouteToHoldersWithOtherSlots", "which are split otherwise",
-     [](Toy &toy) {
-       return toy.call(pb::LibraryCall::ROUTE, {toy("bqx"), toy("cbq"), toy("cbq"), toy("zba")},
-                       {4, 3, 8, 3, 7, 1, 1, 4, 2});
-     }},
-    {"Grouped", "",
-     [](Toy &toy) {
-       return toy.call(pb::LibraryCall::GROUPED, {toy("ibah"), toy("ghw"), toy("iba"), toy("ibaw")},
-                       {1, 4, 7, 4, 16, 10});
-     }},
-    {"GroupedOverAllHolders", "which must be split alike",
-     [](Toy &toy) {
-       return toy.call(pb::LibraryCall::GROUPED, {toy("zbah"), toy("ghw"), toy("zba"), toy("zbaw")},
-                       {2, 4, 7, 4, 16, 10});
-     }},
     {"Dispatch", "", [](Toy &toy) { return dispatch(toy, "ebah", 8); }},
     {"DispatchToPartOfTheExperts", "whose experts must not be split",
      [](Toy &toy) { return dispatch(toy, "gbah", 4); }},
@@ -269,10 +241,6 @@ const CallCase calls[] = {
      [](Toy &toy) {
        return toy.call(pb::LibraryCall::CAUSAL_CONV, {toy("bqnd"), toy("ndc"), toy("bqnd")}, {4, 3, 10, 3});
      }},
-    {"CausalConvWithEdges", "", [](Toy &toy) { return convWithEdges(toy, "brmd", 3); }},
-    {"CausalConvWithEdgesOfItself", "whose edges must not be split",
-     [](Toy &toy) { return convWithEdges(toy, "bqmd", 3); }},
-    {"CausalConvInAnotherPlace", "it must be", [](Toy &toy) { return convWithEdges(toy, "brmd", 0); }},
     {"CausalConvGradient", "",
      [](Toy &toy) {
        return toy.call(pb::LibraryCall::CAUSAL_CONV_GRADIENT, {toy("bsnd"), toy("bsnd"), toy("ndc", DP)},

@@ -105,16 +105,13 @@ class Moves {
 public:
   Moves(KernelFunction &f, exec::KernelOp kernel)
       : f(f), hasChoice(kernel.getParameters()->contains("by_choice")),
-        hasWeights(kernel.getParameters()->contains("weights")), each(integerParameter(kernel, "each", 1)),
-        batch(at("batch")), seq(at("seq")), tokens(batch * seq), hidden(at("hidden")) {}
+        hasWeights(kernel.getParameters()->contains("weights")), batch(at("batch")), seq(at("seq")),
+        tokens(batch * seq), hidden(at("hidden")) {}
 
   Expr at(StringRef size) { return {f, f.scalar(size)}; }
-  /// Returns the index among `experts` of an expert's rows: its holder, or itself.
-  Expr holderOf(Expr expert) { return each > 1 ? expert / each : expert; }
 
   KernelFunction &f;
   const bool hasChoice, hasWeights;
-  const int64_t each; ///< experts of a holder
   const Expr batch, seq, tokens, hidden;
 };
 
@@ -163,63 +160,31 @@ template <> LogicalResult build<SpecialKernel::choose_experts>(KernelFunction &f
   return success();
 }
 
-/// Sets the expert of each slot of a holder, or -1, where the choices of an expert have the slots from `first` to
-/// `end`.
-static void storeOwners(KernelFunction &f, Expr expert, int64_t each, Expr ofHolder, Expr first, Expr end) {
-  Expr capacity = narrow(Expr(f, f.scalar("capacity"))), lane(f, f.laneIndex()), own = expert % each;
-  auto fill = [&](Expr begin, Expr last, Expr owner) {
-    loop(begin + lane, atMost(last, capacity), 32,
-         [&](Expr slot) { setInteger(owner, f, "owners", ofHolder + wide(slot)); });
-  };
-  fill(first, end, own);
-  when(own == each - 1, [&] { fill(end, capacity, Expr(f, f.integer(-1))); });
-}
-
-/// One warp per expert and sample. With holders, the slots of an expert follow those of the holder's experts before it.
-template <> LogicalResult build<SpecialKernel::give_slots>(KernelFunction &f, exec::KernelOp kernel) {
+/// One warp per expert and sample.
+template <> LogicalResult build<SpecialKernel::give_slots>(KernelFunction &f, exec::KernelOp) {
   constexpr int unrolled = 8; // number of loads in flight
-  int64_t each = integerParameter(kernel, "each", 0);
   Expr batch(f, f.scalar("batch")), seq(f, f.scalar("seq")), unit = warpIteration(f), lane(f, f.laneIndex());
   when(unit < Expr(f, f.extent()), [&] {
     Expr expert = narrow(unit / batch), sample = unit % batch, capacity = narrow(Expr(f, f.scalar("capacity")));
     Expr lanesBefore = (Expr(f, f.integer(1)) << lane) - 1;
     Variable taken(Expr(f, f.integer(0)));
-    auto forEachGroup = [&](const std::function<Expr(Expr)> &isWanted,
-                            const std::function<void(Expr, const std::vector<Expr> &)> &body) {
-      loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
-        Expr first = (choice * batch + sample) * seq;
-        loop(Expr(f, f.integer(0, 64)), seq, 32 * unrolled, [&](Expr begin) {
-          std::vector<Expr> wanted;
-          for (int i = 0; i < unrolled; ++i) {
-            Expr position = begin + wide(lane) + 32 * i;
-            wanted.push_back(isWanted(integerAt(f, "ids", first + atMost(position, seq - 1))) & (position < seq));
-          }
-          body(first + begin + wide(lane), wanted);
-        });
+    loop(Expr(f, f.integer(0, 64)), Expr(f, f.scalar("choices")), 1, [&](Expr choice) {
+      Expr first = (choice * batch + sample) * seq;
+      loop(Expr(f, f.integer(0, 64)), seq, 32 * unrolled, [&](Expr begin) {
+        std::vector<Expr> isMine;
+        for (int i = 0; i < unrolled; ++i) {
+          Expr position = begin + wide(lane) + 32 * i;
+          isMine.push_back((integerAt(f, "ids", first + atMost(position, seq - 1)) == expert) & (position < seq));
+        }
+        for (int i = 0; i < unrolled; ++i) {
+          Expr mine(f, f.ballot(isMine[i].get()));
+          Expr slot = taken.get() + Expr(f, f.countOnes((mine & lanesBefore).get()));
+          when(isMine[i],
+               [&] { setInteger(select(slot < capacity, slot, -1), f, "slots", first + begin + wide(lane) + 32 * i); });
+          taken.set(taken.get() + Expr(f, f.countOnes(mine.get())));
+        }
       });
-    };
-    if (each > 0) {
-      Expr firstOfHolder = expert / each * each;
-      forEachGroup([&](Expr id) { return (id >= firstOfHolder) & (id < expert); },
-                   [&](Expr, const std::vector<Expr> &isBefore) {
-                     for (Expr before : isBefore)
-                       taken.set(taken.get() + Expr(f, f.countOnes(f.ballot(before.get()))));
-                   });
-    }
-    Expr firstSlot = taken.get();
-    forEachGroup([&](Expr id) { return id == expert; },
-                 [&](Expr place, const std::vector<Expr> &isMine) {
-                   for (int i = 0; i < unrolled; ++i) {
-                     Expr mine(f, f.ballot(isMine[i].get()));
-                     Expr slot = taken.get() + Expr(f, f.countOnes((mine & lanesBefore).get()));
-                     when(isMine[i],
-                          [&] { setInteger(select(slot < capacity, slot, -1), f, "slots", place + 32 * i); });
-                     taken.set(taken.get() + Expr(f, f.countOnes(mine.get())));
-                   }
-                 });
-    if (each > 0)
-      storeOwners(f, expert, each, (wide(expert / each) * batch + sample) * Expr(f, f.scalar("capacity")), firstSlot,
-                  taken.get());
+    });
   });
   return success();
 }
@@ -236,7 +201,7 @@ template <> LogicalResult build<SpecialKernel::find_rows>(KernelFunction &f, exe
   loop(Expr(f, f.integer(0, 64)), moves.at("choices"), 1, [&](Expr choice) {
     loop(thread, moves.seq, threads, [&](Expr position) {
       Expr at = (choice * moves.batch + sample) * moves.seq + position, slot = wide(integerAt(f, "slots", at));
-      when((moves.holderOf(integerAt(f, "ids", at)) == expert) & (slot >= 0) & (slot < capacity),
+      when((integerAt(f, "ids", at) == expert) & (slot >= 0) & (slot < capacity),
            [&] { setInteger(narrow(at), f, "places", unit * capacity + slot); });
     });
   });
@@ -278,7 +243,7 @@ template <> LogicalResult build<SpecialKernel::combine>(KernelFunction &f, exec:
         sums.emplace_back(Expr(f, f.number(0)));
       loop(Expr(f, f.integer(0, 64)), choices, 1, [&](Expr choice) {
         Expr at = choice * rows.tokens + row;
-        Expr expert = wide(rows.holderOf(integerAt(f, "ids", at))), slot = wide(integerAt(f, "slots", at));
+        Expr expert = wide(integerAt(f, "ids", at)), slot = wide(integerAt(f, "slots", at));
         when((expert >= 0) & (expert < experts) & (slot >= 0) & (slot < capacity), [&] {
           Expr from = (expert * rows.batch + at / rows.seq % rows.batch) * capacity + slot, weight = rows.weight(at);
           std::vector<Expr> values = rows.load(from, column);

@@ -4,7 +4,6 @@
 #include "compiler/codegen/cuda/launch_calls.h"
 
 #include "compiler/codegen/cuda/attention.h"
-#include "compiler/codegen/cuda/grouped.h"
 #include "compiler/codegen/cuda/policy.h"
 #include "compiler/codegen/cuda/special_kernels.h"
 #include "compiler/codegen/program_builder.h"
@@ -58,17 +57,9 @@ public:
                                                  {"route", &Launches::route},
                                                  {"dispatch", &Launches::dispatch},
                                                  {"combine", &Launches::combine},
-                                                 {"grouped", &Launches::grouped},
-                                                 {"grouped_transposed", &Launches::grouped},
-                                                 {"grouped_gradient", &Launches::grouped},
                                                  {"rope", &Launches::rope},
                                                  {"concat", &Launches::concat},
                                                  {"columns", &Launches::takeColumns},
-                                                 {"causal_conv", &Launches::convolve},
-                                                 {"causal_conv_gradient", &Launches::convolveGradient},
-                                                 {"recurrence", &Launches::recur},
-                                                 {"recurrence_gradient", &Launches::recurGradient},
-                                                 {"shard_states", &Launches::shardStates},
                                                  {"squared_norm", &Launches::squaredNorm},
                                                  {"reduce_parts", &Launches::reduceParts},
                                                  {"update_scalars", &Launches::updateScalars}};
@@ -120,9 +111,7 @@ private:
     }
     for (const std::string &name : row.code) {
       if (std::optional<size_t> index = function.findFloat(name)) {
-        if (function.floats[*index].isMany && *index < call.floats.size())
-          parameters.set(name, builder.getDenseF64ArrayAttr(ArrayRef(call.floats).drop_front(*index)));
-        else if (*index < call.floats.size())
+        if (*index < call.floats.size())
           parameters.set(name, builder.getF64FloatAttr(call.floats[*index]));
       } else if (std::optional<size_t> index = function.findSize(name)) {
         const rt::NumberSignature &size = function.sizes[*index];
@@ -145,19 +134,14 @@ private:
     return parameters;
   }
 
-  /// Returns whether a size has its default, which is another size or a number.
-  bool isDefault(const rt::NumberSignature &size) const {
-    return function.findSize(size.initial) ? number(size.name) == number(size.initial)
-                                           : std::to_string(number(size.name)) == size.initial;
-  }
-
   /// Returns the value of a scalar, or null if the launch does not have the scalar.
   Attribute scalarOf(const rt::ScalarSignature &row) {
     if (row.name == "FIRST")
       return addsUnlessFirst() ? firstScalar(builder.getContext(), call.buffers.back().getBucket()) : Attribute();
     if (row.name == "SEED")
       return exec::ScalarAttr::get(builder.getContext(), 0, 0, 0, /*seed=*/1, Attribute(), 0);
-    if (row.isSize() && row.isOptional && isDefault(function.sizes[*function.findSize(row.name)]))
+    if (row.isSize() && row.isOptional &&
+        number(row.name) == number(function.sizes[*function.findSize(row.name)].initial))
       return Attribute();
     std::optional<size_t> ofCall = function.findScalar(row.name);
     return ofCall ? call.scalars[*ofCall] : scalar(number(row.name));
@@ -205,14 +189,33 @@ private:
   void forward();
   void backward();
 
-  void attendCache();
+  void attendCache() {
+    int64_t headDim = number("head_dim"), valueDim = number("value_dim"), common = std::gcd(headDim, valueDim);
+    int64_t width =
+        widthFor({"q", "k", "v", "positions", "out", "keys", "values"}, common, 16 / bytesOf(call.elements.front()));
+    while (width > 1 && 16 * width >= std::min(headDim, valueDim)) // so that every lane has elements to load
+      width /= 2;
+    add("keep_rows", geometry(256, 8), width);
+    add("attend_cache", geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (valueDim + 2)), width);
+  }
+
   void takeRow() {
     add("take_row", geometry(256, 1), widthFor({"x", "row"}, number("bytes"), 16 / bytesOf(call.elements.front())));
   }
 
   void embed() { add("embed", geometry(256, 8), widthFor({"table", "out"}, number("hidden"), 8)); }
 
-  void embedGradient();
+  void embedGradient() {
+    int64_t tokens = number("tokens"), hidden = number("hidden"), threads = 128;
+    numbers["segments"] = llvm::divideCeil(tokens, cuda::tokensPerSegment);
+    numbers["sides"] = 2;
+    scratch("order", builder.getI32Type(), {tokens}, {"token"});
+    scratch("partial", builder.getF32Type(), {number("segments"), 2, hidden}, {"segment", "side", "hidden"});
+    add("order_tokens", geometry(256, cuda::rowsPerOrderBlock, 0, cuda::orderSharedBytes));
+    int64_t width = widthFor({"dout", "dtable"}, hidden, 4);
+    add("sum_segments", geometry(threads, 1, threads * width), width);
+    add("join_segments", geometry(threads, 1, threads * width), width);
+  }
 
   void route() {
     add("choose_experts", geometry(256, 8));
@@ -228,11 +231,6 @@ private:
 
   void combine() { add("combine", geometry(256, 8), widthFor({"x", "y"}, number("hidden"), 8)); }
 
-  void grouped() {
-    cuda::TileSizes tiles = cuda::groupedTiles(call.elements[0], call.elements[1]);
-    add(call.function, geometry(tiles.threads(), tiles.rows, tiles.columns, cuda::groupedSharedBytes(tiles)));
-  }
-
   void rope() {
     int64_t headDim = number("head_dim"), rotary = number("rotary") > 0 ? number("rotary") : headDim;
     int64_t width = widthFor({"x", "y"}, std::gcd(std::gcd(headDim / 2, rotary / 2), number("first") / 2), 2);
@@ -241,19 +239,19 @@ private:
   }
 
   /// A thread moves a few neighbouring columns of a row in all heads.
-  void columns(StringRef shape, ArrayRef<StringRef> operands, ArrayRef<StringRef> sizes, StringRef moved);
+  void columns(StringRef shape, ArrayRef<StringRef> operands, ArrayRef<StringRef> sizes, StringRef moved) {
+    int64_t common = number("columns"), threads = 256;
+    for (StringRef size : sizes)
+      common = std::gcd(common, number(size));
+    int64_t width = widthFor(operands, common, 16 / bytesOf(call.elements.front()));
+    int64_t perRow = std::max<int64_t>(number(moved) / width, 1);
+    add(shape, geometry(threads, std::max<int64_t>(threads / perRow, 1)), width);
+  }
   void concat() { columns("concat", {"a", "b", "y"}, {"a_columns", "b_columns"}, "columns"); }
   void takeColumns() { columns("columns", {"x", "y"}, {"first", "taken"}, "taken"); }
 
   void squaredNorm();
   void fewRows();
-  void convolve();
-  void convolveGradient();
-  exec::GeometryAttr ofColumns(int64_t threads, int64_t shared = 0);
-  int64_t keyWidth() const;
-  void recur();
-  void recurGradient();
-  void shardStates();
 
   void reduceParts() { // the grid has one block per sum in y
     int64_t threads = 256;
@@ -272,25 +270,6 @@ private:
   llvm::StringMap<int64_t> numbers;          ///< sizes of the call, and sizes that only its kernels have, by name
   SmallVector<SpecialLaunch> launches;
 };
-
-void Launches::attendCache() {
-  int64_t headDim = number("head_dim"), valueDim = number("value_dim"), common = std::gcd(headDim, valueDim);
-  int64_t width =
-      widthFor({"q", "k", "v", "positions", "out", "keys", "values"}, common, 16 / bytesOf(call.elements.front()));
-  while (width > 1 && 16 * width >= std::min(headDim, valueDim)) // so that every lane has elements to load
-    width /= 2;
-  add("keep_rows", geometry(256, 8), width);
-  add("attend_cache", geometry(32 * cuda::cacheWarps, 1, 0, 4 * cuda::cacheWarps * (valueDim + 2)), width);
-}
-
-void Launches::columns(StringRef shape, ArrayRef<StringRef> operands, ArrayRef<StringRef> sizes, StringRef moved) {
-  int64_t common = number("columns"), threads = 256;
-  for (StringRef size : sizes)
-    common = std::gcd(common, number(size));
-  int64_t width = widthFor(operands, common, 16 / bytesOf(call.elements.front()));
-  int64_t perRow = std::max<int64_t>(number(moved) / width, 1);
-  add(shape, geometry(threads, std::max<int64_t>(threads / perRow, 1)), width);
-}
 
 /// Allocates a number per query as scratch.
 void Launches::scratchOfQueries(StringRef operand) {
@@ -311,18 +290,6 @@ void Launches::backward() {
   scratchOfQueries("delta");
   attention(AttentionPass::QueryGradient, "attention_query_gradient");
   attention(AttentionPass::KeyGradient, "attention_key_gradient");
-}
-
-void Launches::embedGradient() {
-  int64_t tokens = number("tokens"), hidden = number("hidden"), threads = 128;
-  numbers["segments"] = llvm::divideCeil(tokens, cuda::tokensPerSegment);
-  numbers["sides"] = 2;
-  scratch("order", builder.getI32Type(), {tokens}, {"token"});
-  scratch("partial", builder.getF32Type(), {number("segments"), 2, hidden}, {"segment", "side", "hidden"});
-  add("order_tokens", geometry(256, cuda::rowsPerOrderBlock, 0, cuda::orderSharedBytes));
-  int64_t width = widthFor({"dout", "dtable"}, hidden, 4);
-  add("sum_segments", geometry(threads, 1, threads * width), width);
-  add("join_segments", geometry(threads, 1, threads * width), width);
 }
 
 /// Products of experts in generation. A library multiplies the rows of all experts, and reads their weights.
@@ -350,79 +317,6 @@ void Launches::squaredNorm() {
   add("square_blocks", geometry(threads, 1, 0, threads * 8), widthFor({"x"}, perBlock, 4));
   add("add_squares", geometry(threads, 1, 0, threads * 8));
 }
-
-void Launches::convolve() {
-  StringRef shape = number("carried")   ? "causal_conv_carried"
-                    : number("limited") ? "causal_conv_limited"
-                    : number("parts")   ? "causal_conv_shard"
-                                        : "causal_conv";
-  SmallVector<StringRef> read = {"x", "y"};
-  if (number("carried") || number("parts"))
-    read.push_back(number("carried") ? "halo" : "edges");
-  int64_t threads = 256;
-  add(shape, geometry(threads, 1), widthFor(read, number("channels"), 4));
-  if (number("carried"))
-    add("keep_inputs", geometry(threads, 1, threads));
-}
-
-void Launches::convolveGradient() {
-  int64_t threads = 32 * cuda::convWarps;
-  add(number("parts") ? "causal_conv_gradient_shard" : "causal_conv_gradient",
-      geometry(threads, 32, 0, 4 * threads * number("taps")));
-}
-
-/// Returns the grid of blocks of `threads` threads, each with some columns of a head's state.
-exec::GeometryAttr Launches::ofColumns(int64_t threads, int64_t shared) {
-  return geometry(threads, 1, threads / cuda::StateLayout(number("key_dim")).lanes, shared);
-}
-
-/// Returns the width of loads of a lane's rows of keys.
-int64_t Launches::keyWidth() const {
-  SmallVector<StringRef> keys = {"k", "decay"};
-  if (buffers.contains("q"))
-    keys.push_back("q");
-  return widthFor(keys, std::gcd(number("key_dim"), cuda::StateLayout(number("key_dim")).rows), 4);
-}
-
-void Launches::recur() {
-  numbers["runs"] = number("zigzag") + 1;
-  add(number("carried") ? "recurrence_carried"
-      : number("parts") ? "recurrence_shard"
-                        : "recurrence",
-      ofColumns(128), keyWidth());
-}
-
-/// A block has a thread for each row of a key, too.
-void Launches::recurGradient() {
-  int64_t keyDim = number("key_dim"), valueDim = number("value_dim"), chunk = number("chunk"),
-          runs = number("zigzag") + 1;
-  cuda::StateLayout layout(keyDim);
-  int64_t threads = 32 * std::min<int64_t>(llvm::divideCeil(valueDim, layout.columnsPerWarp()), 16);
-  threads = std::max(threads, layout.padded());
-  exec::GeometryAttr grid = ofColumns(threads, cuda::recurrenceGradientSharedBytes(keyDim, chunk, threads));
-  numbers["runs"] = runs;
-  numbers["chunks"] = llvm::divideCeil(number("seq") / runs, chunk);
-  numbers["tiles"] = llvm::divideCeil(valueDim, grid.getColumnsPerBlock());
-  SmallVector<int64_t> state = {number("batch"),  runs,   number("heads"), number("group"),
-                                number("chunks"), keyDim, valueDim};
-  SmallVector<int64_t> part = {number("tiles"), number("batch"), number("seq"), number("heads"), number("group")};
-  SmallVector<StringRef> names = {"tile", "batch", "seq", "heads", "group"}, ofKeys = names;
-  SmallVector<int64_t> keys = part;
-  keys.push_back(keyDim);
-  ofKeys.push_back("key_dim");
-  Type f32 = builder.getF32Type();
-  scratch("states", f32, state, {"batch", "run", "heads", "group", "chunk", "key_dim", "value_dim"});
-  scratch("dq_parts", f32, keys, ofKeys);
-  scratch("dk_parts", f32, keys, ofKeys);
-  scratch("ddecay_parts", f32, number("by_column") ? keys : part, number("by_column") ? ofKeys : names);
-  scratch("dbeta_parts", f32, part, names);
-  bool isShard = number("parts") != 0;
-  add(isShard ? "chunk_states_shard" : "chunk_states", ofColumns(128), keyWidth());
-  add(isShard ? "recurrence_gradient_shard" : "recurrence_gradient", grid, keyWidth());
-  add(isShard ? "join_gradients_shard" : "join_gradients", geometry(256, std::max<int64_t>(256 / keyDim, 1)));
-}
-
-void Launches::shardStates() { add("shard_states", ofColumns(128), keyWidth()); }
 
 } // namespace
 

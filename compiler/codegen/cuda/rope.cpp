@@ -25,10 +25,7 @@ public:
         isInterleaved(kernel.getParameters()->contains("interleaved")), theta(realParameter(kernel, "theta")),
         factor(realParameter(kernel, "factor", 1)), slow(realParameter(kernel, "slow", 0)),
         fast(realParameter(kernel, "fast", 0)), context(realParameter(kernel, "original_context", 0)),
-        amplitude(realParameter(kernel, "amplitude", 1)) {
-    if (auto given = kernel.getParameters()->getAs<DenseF64ArrayAttr>("factors"))
-      factors = given.asArrayRef();
-  }
+        amplitude(realParameter(kernel, "amplitude", 1)) {}
 
   void build() {
     int64_t perToken = headDim / 2 / width;
@@ -49,8 +46,7 @@ private:
     std::vector<Expr> cosines, sines;
     Expr turning = frequency(first);
     for (int i = 0; i < width; ++i) {
-      auto [cosine, sine] =
-          rotation(position, factors.empty() ? scaled(turning, first + i) : turning * reciprocal(first, i));
+      auto [cosine, sine] = rotation(position, scaled(turning, first + i));
       cosines.push_back(amplitude == 1 ? cosine : cosine * amplitude);
       sines.push_back(amplitude == 1 ? sine : sine * amplitude);
       turning = turning * step(1);
@@ -105,14 +101,6 @@ private:
     return frequency * (kept * (1 - 1 / factor) + 1 / factor);
   }
 
-  /// Returns 1 / factor of pair `first + i`, where `first` is a multiple of the width.
-  Expr reciprocal(Expr first, int64_t i) {
-    Expr result = f64(1 / factors[i]);
-    for (int64_t other = width; other < rotary / 2; other += width)
-      result = select(first == other, f64(1 / factors[other + i]), result);
-    return result;
-  }
-
   /// Like the CPU kernel: removes quarter turns by rounding, then uses the Taylor series for at most pi / 4.
   std::pair<Expr, Expr> rotation(Expr position, Expr frequency) {
     constexpr double toInteger =
@@ -162,7 +150,6 @@ private:
   int64_t rotary, before; ///< columns that are rotated, and columns before them
   bool isInverse, isInterleaved;
   double theta, factor, slow, fast, context, amplitude; ///< as functions.def defines them
-  ArrayRef<double> factors;                             ///< one for each pair, or none
 };
 
 } // namespace

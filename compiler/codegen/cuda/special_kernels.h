@@ -44,22 +44,4 @@ constexpr int64_t cacheWarps = 4; ///< warps per query in attend_cache
 // The most rows of few_rows, the most sums of a thread, and the warps of a block.
 constexpr int64_t mostFewRows = 16, mostFewSums = 64, fewRowsWarps = 16;
 
-/// The threads that hold the state [key_dim, columns] of a head: `lanes` neighbouring lanes hold a column, each `rows`
-/// neighbouring rows. The padding is zero. The rows of a lane are a multiple of the columns of a warp.
-struct StateLayout {
-  explicit StateLayout(int64_t keyDim)
-      : lanes(keyDim <= 256   ? 8
-              : keyDim <= 512 ? 16
-                              : 32),
-        rows((keyDim + 31) / 32 * (32 / lanes)) {}
-  int64_t columnsPerWarp() const { return 32 / lanes; }
-  int64_t padded() const { return lanes * rows; }
-
-  int64_t lanes, rows;
-};
-constexpr int64_t mostKeyColumns = 1024; ///< a block of recurrence_gradient has a thread per row
-constexpr int64_t convWarps = 16;        ///< warps per block in causal_conv_gradient
-/// Returns the shared memory of a block of recurrence_gradient in bytes.
-int64_t recurrenceGradientSharedBytes(int64_t keyDim, int64_t chunk, int64_t threads);
-
 } // namespace espalier::codegen::cuda

@@ -265,8 +265,7 @@ void HfImporter::writeModel() {
         error(key, fmt::format("{} is {}, and {} is not given", key, hfText(*value), conditionKey(size)));
       continue;
     }
-    bool isMissing = !value || (value->is_null() && size.unset.empty() && size.isNested());
-    if (isMissing && size.isNested() &&
+    if (!value && size.isNested() &&
         (!isMeant || size.unset.empty() || !size.defaultText.empty())) { // the model's own default is the same
       if (size.defaultText.empty() && isMeant)
         error(key.substr(0, key.find('.')), fmt::format("{} is not given", key));

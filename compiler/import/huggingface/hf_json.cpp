@@ -141,15 +141,10 @@ const Json *valueAt(const Json &config, const std::string &path) {
   const Json *value = &config;
   for (size_t begin = 0; begin <= path.size();) {
     size_t end = std::min(path.find('.', begin), path.size());
-    std::string name = path.substr(begin, end - begin);
-    if (value->is_array() && name.size() == 1 && name[0] >= '0' && name[0] < '0' + static_cast<int>(value->size())) {
-      value = &(*value)[static_cast<size_t>(name[0] - '0')];
-    } else {
-      auto found = value->is_object() ? value->find(name) : value->end();
-      if (!value->is_object() || found == value->end())
-        return nullptr;
-      value = &*found;
-    }
+    auto found = value->is_object() ? value->find(path.substr(begin, end - begin)) : value->end();
+    if (!value->is_object() || found == value->end())
+      return nullptr;
+    value = &*found;
     begin = end + 1;
   }
   return value;
@@ -157,10 +152,9 @@ const Json *valueAt(const Json &config, const std::string &path) {
 
 Json listOf(const std::vector<std::string> &items) {
   Json list = Json::array();
-  for (const std::string &item : items) {
-    Json number = Json::parse(item, nullptr, /*allow_exceptions=*/false);
-    list.push_back(number.is_number() ? number : Json(item));
-  }
+  for (const std::string &item : items)
+    list.push_back(std::ranges::all_of(item, [](char c) { return c >= '0' && c <= '9'; }) ? Json(std::stoll(item))
+                                                                                          : Json(item));
   return list;
 }
 

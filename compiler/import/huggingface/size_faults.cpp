@@ -19,8 +19,6 @@ std::vector<SizeFault> sizeFaults(const Architecture &architecture, const std::s
   }
   std::vector<SizeFault> faults;
   for (const Diagnostic &finding : findings.sorted()) {
-    if (finding.severity == Severity::Warning)
-      continue;
     auto line = static_cast<size_t>(finding.where.line);
     bool isHere = finding.where.file == name;
     bool isKey = isHere && line >= 1 && line <= keys.size();

@@ -68,8 +68,7 @@ SizeRule readSizeRule(const YamlEntry &entry, Diagnostics &diagnostics) {
     for (const std::string &choice : yamlTexts(choices))
       rule.choices[choice] = choice;
     for (const YamlEntry &choice : choices->entries)
-      if (choice.value->kind != YamlNode::Kind::Null) // null takes a choice of the base file away
-        rule.choices[choice.key] = choice.value->text;
+      rule.choices[choice.key] = choice.value->text;
   }
   return rule;
 }

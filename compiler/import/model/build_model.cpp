@@ -92,6 +92,18 @@ private:
   Location location(const SourceLocation &at) const {
     return at.line ? Location(FileLineColLoc::get(b.getContext(), at.file, at.line, at.column)) : b.getUnknownLoc();
   }
+  /// Returns the type of `like` with another last dimension.
+  static RankedTensorType withLast(Value like, StringAttr dim, int64_t size) {
+    SmallVector<StringAttr> dims(dimNames(like.getType()));
+    SmallVector<int64_t> shape(cast<RankedTensorType>(like.getType()).getShape());
+    dims.back() = dim;
+    shape.back() = size;
+    return namedTensor(shape, dims, getElementTypeOrSelf(like.getType()));
+  }
+  /// Returns the type of one f32 number per query.
+  RankedTensorType rowSums(Type q) const {
+    return namedTensor(cast<RankedTensorType>(q).getShape().drop_back(), dimNames(q).drop_back(), f32);
+  }
   /// Sets the window and the soft cap of an attention. A window of the whole sequence hides nothing.
   template <typename Op> void limitScores(const OpDescription &op, Op attend) {
     double window = number(op, "window"), cap = number(op, "soft_cap");
@@ -107,7 +119,6 @@ private:
   func::FuncOp function;
   std::map<std::string, Value> values;
   int64_t nextRandomId = 0, routes = 0;
-  Value owners;                                          ///< of the last route; see model.route
   Value loss;                                            ///< summed over tokens, in the last segment
   Value logits;                                          ///< replaces the loss in generation
   SmallVector<std::pair<std::string, Value>> caches;     ///< new contents of the caches, by name
@@ -122,13 +133,8 @@ int64_t SegmentBuilder::dimSize(const std::string &dim) const {
     return sizes.batch;
   if (dim == "seq" && phase)
     return phase->tokens;
-  if (dim == model::holderDim)
-    return sizes.holders;
   if (dim == "capacity" && phase) // in generation, no token is dropped
-    return phase->tokens *
-           (model.isDropless ? std::min(model.dims.at("choice"), model.dims.at("expert") / sizes.holders) : 1);
-  if (dim == "capacity" && model.isDropless)
-    return sizes.contextRanks * model.holderSlots(model.dims.at("seq") / sizes.contextRanks, sizes.holders);
+    return phase->tokens;
   int64_t size = model.dims.at(dim == "context" ? "seq" : dim);
   if (dim == "vocab")
     size = (size + sizes.vocabularyMultiple - 1) / sizes.vocabularyMultiple * sizes.vocabularyMultiple;
@@ -166,7 +172,7 @@ FailureOr<Value> SegmentBuilder::value(const std::string &name, const OpDescript
 }
 
 FailureOr<Value> SegmentBuilder::add(const OpDescription &, ArrayRef<Value> in) {
-  return binary<model::AddOp>(in[0], ofOwnersOf(*this, in[0], in[1], owners), compute());
+  return binary<model::AddOp>(in[0], in[1], compute());
 }
 
 FailureOr<Value> SegmentBuilder::mul(const OpDescription &, ArrayRef<Value> in) {
@@ -180,21 +186,20 @@ FailureOr<Value> SegmentBuilder::scale(const OpDescription &op, ArrayRef<Value> 
 
 // y = x W + b, contracted over the dimensions that x and W have in common. grouped_linear has one product per expert.
 FailureOr<Value> SegmentBuilder::linear(const OpDescription &op, ArrayRef<Value> in) {
-  bool perExpert = op.kind == "grouped_linear", ofOwners = perExpert && model.isDropless;
+  bool perExpert = op.kind == "grouped_linear";
   Value x = in[0], weight = converted(in[1], compute());
   SmallVector<StringAttr> dims;
   SmallVector<int64_t> shape;
   for (auto [own, other] : {std::pair(x, weight), std::pair(weight, x)}) {
     auto type = cast<RankedTensorType>(own.getType());
     for (auto [dim, size] : llvm::zip_equal(dimNames(type), type.getShape()))
-      if (dim == model::expertDim && perExpert ? own == x : dimIndex(other.getType(), dim) < 0) {
+      if (dimIndex(other.getType(), dim) < 0 || (perExpert && own == x && dim == "expert")) {
         dims.push_back(dim);
         shape.push_back(size);
       }
   }
-  Value y =
-      b.create<model::ContractOp>(loc, namedTensor(shape, dims, compute()), x, weight, ofOwners ? owners : Value());
-  return in.size() > 2 ? binary<model::AddOp>(y, ofOwnersOf(*this, y, in[2], owners), compute()) : y;
+  Value y = b.create<model::ContractOp>(loc, namedTensor(shape, dims, compute()), x, weight);
+  return in.size() > 2 ? binary<model::AddOp>(y, in[2], compute()) : y;
 }
 
 // The columns of a, then those of b; every head gets those of b if b has no heads. The result has a's other dimensions.
@@ -206,9 +211,8 @@ FailureOr<Value> SegmentBuilder::concat(const OpDescription &op, ArrayRef<Value>
 }
 
 FailureOr<Value> SegmentBuilder::rope(const OpDescription &op, ArrayRef<Value> in) {
-  return withPositions(op, [&](Value positions) -> FailureOr<Value> {
-    return rotated(*this, op, in[0], positions, model.dims.at("seq"), compute());
-  });
+  return withPositions(
+      op, [&](Value positions) -> FailureOr<Value> { return rotated(*this, op, in[0], positions, compute()); });
 }
 
 FailureOr<Value> SegmentBuilder::alibi(const OpDescription &op, ArrayRef<Value> in) {
@@ -354,22 +358,18 @@ FailureOr<Value> SegmentBuilder::furtherLoss(const OpDescription &op, ArrayRef<V
 
 // Returns the experts of each token, and its slots in them within the capacity.
 FailureOr<Value> SegmentBuilder::route(const OpDescription &op, ArrayRef<Value> in) {
-  SmallVector<Type> types(2, tensor({"choice", "batch", "seq"}, b.getI32Type()));
-  if (model.isDropless)
-    types.push_back(tensor({model::holderDim.str(), "batch", "capacity"}, b.getI32Type()));
-  auto route = b.create<model::RouteOp>(loc, types, choiceScores(*this, op, in[0], in.size() > 1 ? in[1] : Value()));
+  Type places = tensor({"choice", "batch", "seq"}, b.getI32Type());
+  Value scores = choiceScores(*this, op, in[0], in.size() > 1 ? in[1] : Value());
+  auto route = b.create<model::RouteOp>(loc, TypeRange{places, places}, scores);
   route.setCapacityAttr(b.getI64IntegerAttr(dimSize("capacity")));
   if (double groups = number(op, "groups"); groups > 1) {
     route.setGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(groups)));
     route.setKeptGroupsAttr(b.getI64IntegerAttr(static_cast<int64_t>(number(op, "kept_groups"))));
   }
-  if (model.isDropless)
-    route.setEachAttr(b.getI64IntegerAttr(model.dims.at("expert") / sizes.holders));
-  owners = route.getOwners();
   values[op.outputs[1]] = route.getSlots();
   if (phase)
     return route.getIds();
-  ExpertLoads loads = expertLoads(*this, route, in[0]);
+  ExpertLoads loads = expertLoads(*this, route.getIds(), in[0], dimSize("capacity"));
   std::string number = std::to_string(routes++);
   counters.emplace_back(std::string(rt::chosenCounter) + number, loads.chosen);
   if (loads.dropped)
@@ -398,16 +398,13 @@ FailureOr<Value> SegmentBuilder::balanceBias(const OpDescription &, ArrayRef<Val
 }
 
 FailureOr<Value> SegmentBuilder::dispatch(const OpDescription &, ArrayRef<Value> in) {
-  if (auto route = in[0].getDefiningOp<model::RouteOp>(); route && route.getOwners() != owners)
-    return emitError(loc) << "dispatch needs the choices of the route before it, which tell the expert of a row";
-  std::string outer = (model.isDropless ? model::holderDim : model::expertDim).str();
-  return movedRows<model::DispatchOp>(
-      *this, tensor({outer, "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute()), in);
+  Type rows = tensor({"expert", "batch", "capacity", dimNames(in[2].getType()).back().str()}, compute());
+  return Value(b.create<model::DispatchOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value()));
 }
 
 FailureOr<Value> SegmentBuilder::combine(const OpDescription &, ArrayRef<Value> in) {
-  return movedRows<model::CombineOp>(*this, tensor({"batch", "seq", dimNames(in[2].getType()).back().str()}, compute()),
-                                     in);
+  Type rows = tensor({"batch", "seq", dimNames(in[2].getType()).back().str()}, compute());
+  return Value(b.create<model::CombineOp>(loc, rows, in[0], in[1], in[2], in.size() > 3 ? in[3] : Value()));
 }
 
 /// Returns the builders of ops that are made of primitives and need nothing of the segment.

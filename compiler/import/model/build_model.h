@@ -12,8 +12,6 @@ namespace espalier {
 struct ModelSizes {
   int64_t batch = 1;              ///< samples of one micro-batch over all data-parallel replicas
   int64_t vocabularyMultiple = 1; ///< vocab is padded to a multiple of this; cross entropy masks the padding
-  int64_t holders = 1;            ///< equal parts of the experts, on other ranks each
-  int64_t contextRanks = 1;       ///< ranks that have parts of a sequence
 };
 
 /// A phase of generation. It takes `tokens` new tokens of each sequence and returns the logits of one token per

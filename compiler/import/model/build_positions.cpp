@@ -73,7 +73,7 @@ FailureOr<Value> embed(PrimitiveBuilder &p, const OpDescription &op, ArrayRef<Va
   return Value(p.b.create<model::EmbedOp>(p.loc, namedTensor(shape, dims, element), in[0], rows, Attribute()));
 }
 
-Value rotated(PrimitiveBuilder &p, const OpDescription &op, Value x, Value positions, int64_t most, Type element) {
+Value rotated(PrimitiveBuilder &p, const OpDescription &op, Value x, Value positions, Type element) {
   auto type = withElement(x.getType(), element);
   int64_t headDim = type.getShape().back(), rotary = rotaryColumns(op, headDim);
   if (rotary == 0)
@@ -86,9 +86,7 @@ Value rotated(PrimitiveBuilder &p, const OpDescription &op, Value x, Value posit
     rope.setRotaryAttr(p.b.getI64IntegerAttr(rotary));
   if (rotary < headDim && number(op, "last") > 0)
     rope.setFirstAttr(p.b.getI64IntegerAttr(headDim - rotary));
-  RotaryScaling scaling = rotaryScaling(op, rotary, most);
-  if (!scaling.factors.empty())
-    rope.setFactorsAttr(p.b.getDenseF64ArrayAttr(scaling.factors));
+  RotaryScaling scaling = rotaryScaling(op, rotary);
   if (scaling.factor != 1)
     rope.setFactorAttr(p.b.getF64FloatAttr(scaling.factor));
   if (scaling.factor != 1 && scaling.slow != scaling.fast) {

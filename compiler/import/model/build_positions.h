@@ -9,8 +9,8 @@ namespace espalier {
 mlir::FailureOr<mlir::Value> embed(PrimitiveBuilder &p, const OpDescription &op, mlir::ArrayRef<mlir::Value> in,
                                    mlir::Type element);
 
-/// Returns x with rotated columns, for positions below `most`.
-mlir::Value rotated(PrimitiveBuilder &p, const OpDescription &op, mlir::Value x, mlir::Value positions, int64_t most,
+/// Returns x with rotated columns.
+mlir::Value rotated(PrimitiveBuilder &p, const OpDescription &op, mlir::Value x, mlir::Value positions,
                     mlir::Type element);
 
 /// Returns x (1 + factor log(1 + floor((position + first) / floor))), for positions below `most`.

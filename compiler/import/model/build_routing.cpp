@@ -112,56 +112,16 @@ Value balanceBias(PrimitiveBuilder &p, Value ids, Value bias) {
   return p.sumAll(p.binary<model::MulOp>(excess, bias));
 }
 
-/// Returns the type of `like` with a last dimension of one element.
-static RankedTensorType withOne(PrimitiveBuilder &p, Type like, ArrayRef<StringAttr> dims) {
-  SmallVector<StringAttr> names(dims);
-  SmallVector<int64_t> shape(cast<RankedTensorType>(like).getShape().take_back(static_cast<size_t>(dims.size())));
-  names.push_back(p.b.getStringAttr("one"));
-  shape.push_back(1);
-  return namedTensor(shape, names, p.f32);
-}
-
-/// Returns [holder, batch, capacity, 1]: 1 for slots that a choice has, else 0.
-static Value takenSlots(PrimitiveBuilder &p, model::RouteOp route) {
-  Type ids = route.getIds().getType(), owners = route.getOwners().getType();
-  RankedTensorType tokens = withOne(p, ids, dimNames(ids).drop_front());
-  return p.b.create<model::DispatchOp>(p.loc, withOne(p, owners, dimNames(owners)), route.getIds(), route.getSlots(),
-                                       ones(p, tokens.getShape(), dimNames(tokens)), Value(), route.getEachAttr());
-}
-
-/// Returns the choices without a slot: for each token, its choices less those that have one.
-static Value choicesWithoutSlot(PrimitiveBuilder &p, model::RouteOp route) {
-  Type ids = route.getIds().getType();
-  Value kept = p.b.create<model::CombineOp>(p.loc, withOne(p, ids, dimNames(ids).drop_front()), route.getIds(),
-                                            route.getSlots(), takenSlots(p, route), Value(), route.getEachAttr());
-  return p.sumAll(p.binary<model::SubOp>(p.constant(static_cast<double>(sizeOf(route.getIds(), 0))), kept));
-}
-
 // A sample drops the choices of an expert beyond the capacity, so no sum over slots is needed.
-ExpertLoads expertLoads(PrimitiveBuilder &p, model::RouteOp route, Value scores) {
-  Value ids = route.getIds();
-  auto capacity = static_cast<int64_t>(route.getCapacity());
+ExpertLoads expertLoads(PrimitiveBuilder &p, Value ids, Value scores, int64_t capacity) {
   Value counts = choicesOfSamples(p, ids, chosenExperts(p, ids, scores));
   ExpertLoads loads;
   loads.chosen = p.b.create<model::ReduceSumOp>(p.loc, withoutFirst(cast<RankedTensorType>(counts.getType())), counts);
-  if (capacity >= sizeOf(ids, 2) * std::min(sizeOf(ids, 0), static_cast<int64_t>(route.getEach().value_or(1))))
+  if (capacity >= sizeOf(ids, 2))
     return loads;
-  if (route.getOwners()) {
-    loads.dropped = choicesWithoutSlot(p, route);
-    return loads;
-  }
   Value excess = p.binary<model::SubOp>(counts, p.constant(static_cast<double>(capacity)));
   loads.dropped = p.sumAll(p.binary<model::MulOp>(excess, p.unary<model::StepOp>(excess)));
   return loads;
-}
-
-Value ofOwnersOf(PrimitiveBuilder &p, Value rows, Value x, Value owners) {
-  if (dimIndex(rows.getType(), model::holderDim) < 0 || dimIndex(x.getType(), model::expertDim) < 0)
-    return x;
-  Value taken = takenSlots(p, owners.getDefiningOp<model::RouteOp>());
-  Value present = p.b.create<model::ReduceSumOp>(p.loc, withElement(owners.getType(), p.f32), taken);
-  Type element = cast<RankedTensorType>(rows.getType()).getElementType();
-  return p.b.create<model::ContractOp>(p.loc, rows.getType(), present, p.converted(x, element), owners);
 }
 
 Value zLoss(PrimitiveBuilder &p, const OpDescription &op, Value scores, Value weights) {

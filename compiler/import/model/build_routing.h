@@ -29,23 +29,8 @@ struct ExpertLoads {
   mlir::Value dropped; ///< no dimensions: choices that found no slot; null if every choice has a slot
 };
 
-/// Counts the choices of a route by `scores`. An expert has `capacity` slots for each sample; the experts of a holder
-/// share them if the route has owners.
-ExpertLoads expertLoads(PrimitiveBuilder &p, model::RouteOp route, mlir::Value scores);
-
-/// Returns rows of the type `result`: those of `in` that Op, model.dispatch or model.combine, moves to the experts or
-/// back. `in` has the choices of a route, its slots, the rows, and weights of the choices if they are given.
-template <typename Op>
-mlir::FailureOr<mlir::Value> movedRows(PrimitiveBuilder &p, mlir::Type result, mlir::ArrayRef<mlir::Value> in) {
-  auto route = in[0].getDefiningOp<model::RouteOp>();
-  if (!route)
-    return mlir::emitError(p.loc) << Op::getOperationName() << " needs the choices of a route";
-  mlir::Value weights = in.size() > 3 ? in[3] : mlir::Value();
-  return mlir::Value(p.b.create<Op>(p.loc, result, in[0], in[1], in[2], weights, route.getEachAttr()));
-}
-
-/// Returns x; or, if x has experts and `rows` are rows of holders, for each row x of its owner, in the type of `rows`.
-mlir::Value ofOwnersOf(PrimitiveBuilder &p, mlir::Value rows, mlir::Value x, mlir::Value owners);
+/// Counts the choices in `ids`. An expert has `capacity` slots for each sample.
+ExpertLoads expertLoads(PrimitiveBuilder &p, mlir::Value ids, mlir::Value scores, int64_t capacity);
 
 /// Returns the sum over tokens of weight * factor * (log sum exp(scores))^2.
 mlir::Value zLoss(PrimitiveBuilder &p, const OpDescription &op, mlir::Value scores, mlir::Value weights);

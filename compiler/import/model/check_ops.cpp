@@ -1,6 +1,5 @@
 #include "compiler/import/model/check_ops.h"
 
-#include "compiler/import/model/op_vocabulary.h"
 #include "compiler/import/model/rotary_form.h"
 
 #include <algorithm>
@@ -38,44 +37,7 @@ void checkRouting(const OpDescription &op, const ModelDescription &model, Diagno
                                                kept, groups, kept * (experts / groups), choices));
 }
 
-/// Reports lists that do not have a factor for each rotated pair. Says which list the compiled length chooses.
-void checkLongRope(const OpDescription &op, const ModelDescription &model, const SizeTable &sizes,
-                   Diagnostics &diagnostics) {
-  auto shared = model.dims.find("rope_dim"); // columns that all heads of latent attention share
-  int64_t columns = shared == model.dims.end() ? rotaryColumns(op, model.dims.at("head_dim")) : shared->second;
-  for (const char *list : {"short_factors", "long_factors"}) {
-    std::vector<double> factors = listedNumbers(op, list);
-    bool isPositive = std::ranges::all_of(factors, [](double factor) { return factor > 0; });
-    if (!isPositive || static_cast<int64_t>(factors.size()) != columns / 2)
-      return diagnostics.error(op.location, fmt::format("longrope divides the frequencies of {} pairs, wanted as many "
-                                                        "{}, all above 0, got {} numbers",
-                                                        columns / 2, list, factors.size()));
-  }
-  auto length = model.dims.find("seq");
-  if (length == model.dims.end() || listedNumbers(op, "short_factors") == listedNumbers(op, "long_factors"))
-    return;
-  bool isLong = hasLongFactors(op, length->second);
-  auto seq = sizes.find("seq_length");
-  diagnostics.warning(seq == sizes.end() ? op.location : seq->second.where,
-                      fmt::format("compiled for {} tokens, {} than the original {}: longrope's {} factors apply to "
-                                  "every text, shorter ones too",
-                                  length->second, isLong ? "more" : "not more", number(op, "original_context"),
-                                  isLong ? "long" : "short"));
-}
-
 } // namespace
-
-void removeUnusedScaling(OpDescription &rope) {
-  auto scaling = rope.strings.find("scaling");
-  bool isScaled = scaling != rope.strings.end(), isLong = isScaled && scaling->second == "longrope";
-  std::erase_if(rope.numbers, [&](const auto &number) {
-    bool isForm = number.first == "theta" || number.first == "fraction" || number.first == "last" ||
-                  number.first == "interleaved" || number.first == "inverse";
-    return !isForm && (number.first == "length_ratio" ? !isLong : !isScaled);
-  });
-  if (!isLong)
-    std::erase_if(rope.strings, [](const auto &list) { return list.first.ends_with("_factors"); });
-}
 
 void checkOp(const OpDescription &op, const ModelDescription &model, const SizeTable &sizes,
              const SourceLocation &headDimPlace, Diagnostics &diagnostics) {
@@ -108,9 +70,7 @@ void checkOp(const OpDescription &op, const ModelDescription &model, const SizeT
                                   "a head_dim of {}, got {} columns for the fraction {}",
                                   headDim->second, rotary, fraction->second));
   if (std::string fault = scalingFault(op); !fault.empty())
-    return diagnostics.error(op.location, fault);
-  if (auto scaling = op.strings.find("scaling"); scaling != op.strings.end() && scaling->second == "longrope")
-    checkLongRope(op, model, sizes, diagnostics);
+    diagnostics.error(op.location, fault);
 }
 
 } // namespace espalier

@@ -9,7 +9,4 @@ namespace espalier {
 void checkOp(const OpDescription &op, const ModelDescription &model, const SizeTable &sizes,
              const SourceLocation &headDimPlace, Diagnostics &diagnostics);
 
-/// Removes attributes that have no meaning for the scaling of rotary positions.
-void removeUnusedScaling(OpDescription &rope);
-
 } // namespace espalier

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <set>
 
 namespace espalier {
@@ -93,14 +92,6 @@ private:
           headDimPlace = blame(value, entry.value->where);
       }
     }
-    auto factor = sizes.find("capacity_factor"), headroom = sizes.find("dropless_headroom");
-    // A factor without a number has an error.
-    model.isDropless = model.hasExperts() && factor != sizes.end() && factor->second.number.value_or(1) < 1e-9;
-    if (!model.isDropless)
-      return;
-    model.dims["capacity"] = model.dims["seq"] * model.dims["choice"];
-    if (headroom != sizes.end())
-      model.statedHeadroom = headroom->second.number.value_or(0);
   }
   /// Returns "hidden_size (128) is not a multiple of num_heads (3)" if the expression is a quotient of two names or
   /// contains one, as in first_of(head_dim, hidden_size / num_heads).
@@ -384,10 +375,9 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
     else if (!attribute.isString)
       op.numbers[name] = number(*value);
     else if (auto size = sizes.find(value->text); size != sizes.end())
-      op.strings[name] =
-          size->second.items.empty() ? size->second.text : fmt::format("{}", fmt::join(size->second.items, " "));
+      op.strings[name] = size->second.text;
     else
-      op.strings[name] = value->isSequence() ? fmt::format("{}", fmt::join(yamlTexts(value), " ")) : value->text;
+      op.strings[name] = value->text;
     if (attribute.isOption &&
         (attribute.isString ? op.strings[name].empty() : op.numbers[name] == *attribute.defaultNumber)) {
       op.numbers.erase(name);
@@ -395,8 +385,11 @@ void ModelDescriber::readAttributes(OpDescription &op, const OpSignature &signat
     }
   }
   checkKeys(node, known, op.kind);
-  if (op.kind == "rope")
-    removeUnusedScaling(op);
+  if (op.kind == "rope" && !op.strings.contains("scaling")) // the numbers of a scaling have no meaning
+    std::erase_if(op.numbers, [](const auto &number) {
+      return number.first != "theta" && number.first != "fraction" && number.first != "last" &&
+             number.first != "interleaved" && number.first != "inverse";
+    });
   checkOp(op, model, sizes, headDimPlace, diagnostics);
   if (op.numbers.contains("scale") && op.numbers["scale"] == 0 && model.dims.contains("head_dim"))
     op.numbers["scale"] = 1 / std::sqrt(static_cast<double>(model.dims.at("head_dim")));

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cmath>
 
 namespace espalier {
 
@@ -18,33 +17,10 @@ const SegmentDescription &ModelDescription::segment(const std::string &kind) con
 }
 
 bool ModelDescription::splitsSequence() const {
-  return !hasExperts() || isDropless || dims.at("capacity") == dims.at("seq");
-}
-
-int64_t ModelDescription::holderSlots(int64_t tokens, int64_t holders) const {
-  int64_t choices = dims.at("choice"), all = tokens * std::min(choices, dims.at("expert") / holders);
-  double even = static_cast<double>(tokens * choices) / static_cast<double>(holders);
-  return static_cast<int64_t>(std::min(std::ceil(droplessHeadroom(tokens) * even), static_cast<double>(all)));
-}
-
-double ModelDescription::overflowBound(int64_t tokens, double headroom) const {
-  auto experts = static_cast<double>(dims.at("expert"));
-  double mean = static_cast<double>(tokens * dims.at("choice")) / experts;
-  double parts = static_cast<double>(stepSamples) * std::max(layerCount(), 1) * experts;
-  return std::min(1.0, parts * std::exp(-mean * (headroom * std::log(headroom) - headroom + 1)));
-}
-
-double ModelDescription::droplessHeadroom(int64_t tokens) const {
-  if (statedHeadroom > 0)
-    return std::max(statedHeadroom, 1.0);
-  double least = 1, most = 2;
-  while (overflowBound(tokens, most) > 1e-6)
-    most *= 2;
-  for (int i = 0; i < 60; ++i) {
-    double middle = (least + most) / 2;
-    (overflowBound(tokens, middle) > 1e-6 ? least : most) = middle;
-  }
-  return most;
+  bool isDropless = !hasExperts() || dims.at("capacity") == dims.at("seq");
+  return isDropless && std::ranges::none_of(segments, [](const SegmentDescription &segment) {
+           return std::ranges::any_of(segment.ops, [](const OpDescription &op) { return hasState(op); });
+         });
 }
 
 int ModelDescription::layerCount() const {

@@ -93,26 +93,13 @@ struct ModelDescription {
       dims; ///< every named dimension except batch: "hidden" -> 768; 0 if unknown because of an error
   std::vector<SegmentDescription> segments; ///< distinct kinds
   std::vector<SegmentRun> runs;             ///< the model in order: embed, block x L, head
-  bool isDropless = false;   ///< experts of one rank share slots for all choices, which `capacity` counts for a sample
-  double statedHeadroom = 0; ///< slots of the experts of a rank over those of an even spread; 0: droplessHeadroom()
-  int64_t stepSamples = 1;   ///< samples of an optimizer step, for droplessHeadroom()
   double documentTokens = 0; ///< mean length of the documents that attention is limited to; 0: price whole samples
 
   /// Returns whether the model is a mixture of experts, which has the dimension `expert`.
   bool hasExperts() const { return dims.count("expert") > 0; }
-  /// Returns whether context ranks can split sequences. Tokens of a sequence compete for the slots of experts, unless
-  /// there is a slot for each token.
+  /// Returns whether context ranks can split sequences. The tokens of a sequence compete for the slots of experts,
+  /// unless there is a slot for each, and a recurrence or a convolution reads the positions of a sequence in turn.
   bool splitsSequence() const;
-  /// Returns the slots that `tokens` tokens of a sample take from each of `holders` equal parts of the experts: all
-  /// choices of the tokens, or at most the headroom times an even spread.
-  int64_t holderSlots(int64_t tokens, int64_t holders) const;
-  /// Returns a bound of the probability that a step has choices without slots if tokens choose experts at random. The
-  /// choices X of an expert by `tokens` tokens have the mean m = tokens choices / experts, and P(X >= h m) <=
-  /// exp(-m (h log h - h + 1)) (Chernoff). The choices of a token are negatively associated, so this bounds equal parts
-  /// of several experts, too. The sum over the samples, layers and experts of a step is the bound.
-  double overflowBound(int64_t tokens, double headroom) const;
-  /// Returns the stated headroom, or the least one whose overflowBound() is 10^-6.
-  double droplessHeadroom(int64_t tokens) const;
   /// Returns the segment of this kind, which must exist.
   const SegmentDescription &segment(const std::string &kind) const;
   /// Returns the number of layers between the first segment (embed) and the last (head).

@@ -27,10 +27,7 @@ constexpr OpAttribute rope[] = {{"theta"},
                                 option("attention_factor", 0),
                                 option("mscale", 0),
                                 option("mscale_all_dim", 0),
-                                option("truncate", 1),
-                                option("length_ratio", 1),
-                                {"short_factors", /*isString=*/true, 0, true},
-                                {"long_factors", /*isString=*/true, 0, true}};
+                                option("truncate", 1)};
 constexpr OpAttribute rate[] = {{"rate"}};
 constexpr OpAttribute factor[] = {{"factor"}};
 constexpr OpAttribute score = {"score", /*isString=*/true, 0, true};

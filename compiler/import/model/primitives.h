@@ -37,20 +37,6 @@ struct PrimitiveBuilder {
                                                                                     : unary<model::ConvertOp>(x, type);
   }
 
-  /// Returns the type of `like` with another last dimension.
-  static mlir::RankedTensorType withLast(mlir::Value like, mlir::StringAttr dim, int64_t size) {
-    auto type = mlir::cast<mlir::RankedTensorType>(like.getType());
-    mlir::SmallVector<mlir::StringAttr> dims(dimNames(type));
-    mlir::SmallVector<int64_t> shape(type.getShape());
-    dims.back() = dim;
-    shape.back() = size;
-    return namedTensor(shape, dims, type.getElementType());
-  }
-  /// Returns the type of one f32 number per query.
-  mlir::RankedTensorType rowSums(mlir::Type q) const {
-    return namedTensor(mlir::cast<mlir::RankedTensorType>(q).getShape().drop_back(), dimNames(q).drop_back(), f32);
-  }
-
   mlir::OpBuilder &b;
   const mlir::Type f32;
   mlir::Location loc;

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <numbers>
-#include <sstream>
 
 namespace espalier {
 
@@ -44,29 +43,7 @@ RotaryScaling yarn(const OpDescription &rope, int64_t rotary, double factor) {
   return {.factor = factor, .slow = last, .fast = first, .context = 0, .amplitude = amplitude};
 }
 
-/// Divides the frequency of each pair by a number of its own (Ding et al., "LongRoPE", 2024).
-RotaryScaling longRope(const OpDescription &rope, int64_t length) {
-  double ratio = number(rope, "length_ratio"), amplitude = number(rope, "attention_factor");
-  if (amplitude == 0)
-    amplitude = ratio <= 1 ? 1 : std::sqrt(1 + std::log(ratio) / std::log(number(rope, "original_context")));
-  return {.amplitude = amplitude,
-          .factors = listedNumbers(rope, hasLongFactors(rope, length) ? "long_factors" : "short_factors")};
-}
-
 } // namespace
-
-bool hasLongFactors(const OpDescription &rope, int64_t length) {
-  return static_cast<double>(length) > number(rope, "original_context");
-}
-
-std::vector<double> listedNumbers(const OpDescription &op, const std::string &name) {
-  std::vector<double> numbers;
-  auto list = op.strings.find(name);
-  std::istringstream words(list == op.strings.end() ? "" : list->second);
-  for (double each = 0; words >> each;)
-    numbers.push_back(each);
-  return numbers;
-}
 
 int64_t rotaryColumns(const OpDescription &rope, int64_t headDim) {
   if (double last = number(rope, "last"); last > 0)
@@ -78,12 +55,10 @@ std::string scalingFault(const OpDescription &rope) {
   std::string scaling = scalingOf(rope);
   if (scaling.empty())
     return "";
-  if (scaling != "linear" && scaling != "llama3" && scaling != "yarn" && scaling != "longrope")
-    return fmt::format("no scaling '{}' of rotary positions, there are linear, llama3, longrope, yarn", scaling);
+  if (scaling != "linear" && scaling != "llama3" && scaling != "yarn")
+    return fmt::format("no scaling '{}' of rotary positions, there are linear, llama3, yarn", scaling);
   if (double factor = number(rope, "factor"); !(factor >= 1))
     return fmt::format("the factor of rotary positions is {}, must be at least 1", factor);
-  if (double context = number(rope, "original_context"); scaling == "longrope" && context <= 1)
-    return fmt::format("longrope needs an original context of more than one token, got {}", context);
   double low = number(rope, "low_turns"), high = number(rope, "high_turns");
   if (scaling == "llama3" && !(low < high))
     return fmt::format("rotary positions that turn less than {} times are scaled, those that turn more than {} times "
@@ -92,10 +67,8 @@ std::string scalingFault(const OpDescription &rope) {
   return "";
 }
 
-RotaryScaling rotaryScaling(const OpDescription &rope, int64_t rotary, int64_t length) {
+RotaryScaling rotaryScaling(const OpDescription &rope, int64_t rotary) {
   std::string scaling = scalingOf(rope);
-  if (scaling == "longrope")
-    return longRope(rope, length);
   double factor = number(rope, "factor");
   if (scaling == "linear")
     return {.factor = factor};

@@ -11,7 +11,6 @@ struct RotaryScaling {
   double slow = 0, fast = 0; ///< equal if all frequencies are scaled alike
   double context = 0;        ///< 0: slow and fast are indices of pairs
   double amplitude = 1;
-  std::vector<double> factors = {}; ///< divide the frequency of each pair; empty: 1
 };
 
 /// Returns how many columns of a head the op rotates; 0 if it changes nothing.
@@ -20,14 +19,7 @@ int64_t rotaryColumns(const OpDescription &rope, int64_t headDim);
 /// Returns why the op's scaling has no meaning; empty if it has one.
 std::string scalingFault(const OpDescription &rope);
 
-/// Returns whether sequences of `length` tokens have the factors for long texts.
-bool hasLongFactors(const OpDescription &rope, int64_t length);
-
-/// Returns the numbers of an attribute that is a list.
-std::vector<double> listedNumbers(const OpDescription &op, const std::string &name);
-
-/// Computes the scaling of an op that rotates `rotary` columns of sequences with up to `length` tokens, as transformers
-/// does (modeling_rope_utils.py).
-RotaryScaling rotaryScaling(const OpDescription &rope, int64_t rotary, int64_t length);
+/// Computes the scaling of an op that rotates `rotary` columns, as transformers does (modeling_rope_utils.py).
+RotaryScaling rotaryScaling(const OpDescription &rope, int64_t rotary);
 
 } // namespace espalier

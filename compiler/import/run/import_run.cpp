@@ -383,14 +383,6 @@ void deriveValues(const RunReader &reader) {
   for (const auto &[name, size] : config.model.dims)
     dims += fmt::format("{}{} {}", dims.empty() ? "" : ", ", name, size);
   reader.derive("dims", dims, "named dimensions of the model");
-  if (const ModelDescription &model = config.model; model.isDropless && model.dims.at("seq") > 0) {
-    int64_t tokens = model.dims.at("seq");
-    double headroom = model.droplessHeadroom(tokens);
-    reader.derive("dropless headroom",
-                  fmt::format("{:.3g}; at random routing a step drops choices with a probability of at most {:.1g}",
-                              headroom, model.overflowBound(tokens, headroom)),
-                  "slots of the experts of one of several ranks, over those of an even spread; metrics count drops");
-  }
   reader.derive("devices", fmt::format("{}", config.cluster.devices()),
                 fmt::format("{} hosts with {} devices of cluster {}", config.cluster.hosts,
                             config.cluster.devicesPerHost, config.cluster.name));
@@ -490,7 +482,6 @@ ImportedRun importRun(const std::string &file, const ImportOptions &options) {
   YamlPtr pinned = readPins(options.pins, architecture ? &*architecture : nullptr, run);
   if (architecture) // plan checks need the model's dimensions
     importParallel(reader, RunReader(*root, run, pinned.get()), options);
-  run.config.model.stepSamples = std::max<int64_t>(run.config.globalBatch, 1);
   if (run.ok())
     importRamp(reader);
   run.runText = completeRunText(root, options, pinned);

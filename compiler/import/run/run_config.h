@@ -102,7 +102,7 @@ struct SystemStorage {
   double scoreBytes = 0;          ///< kept per attention score; 0: a fused kernel stores no scores
   bool dropsScores = false;       ///< stored scores pass a dropout; scoreBytes includes its mask and result
   double logitBytes = 0;          ///< live per logit at the peak of the loss; 0: as Espalier's
-  double expertImbalance = 0;     ///< of dropless experts: slots over an even share; 0: dropless_headroom
+  double expertImbalance = 0;     ///< of dropless experts: slots over an even share; 0: a slot for every token
   bool splitsProducts = false;    ///< transfers over tp run in parts beside the parts of their product
   bool repeatsWholeLayer = false; ///< full recompute repeats the layer's last product, which backward does not read
   /// The work that selective recompute repeats: element-wise work, attention, or every second matrix product.

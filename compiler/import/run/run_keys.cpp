@@ -240,10 +240,6 @@ constexpr Row trainingKeys[] = {
     {"moe_config.expert_num", T::Count, used, "experts of a layer, for models that have them; 1: dense"},
     {"moe_config.capacity_factor", T::Number, used,
      "slots of an expert for each sample, over those of an even spread; 0 or less: no token is dropped"},
-    {"moe_config.dropless_headroom", T::Number, used,
-     "if no token is dropped: slots of the experts of a rank for each sample, over those of an even spread. 0: so many "
-     "that one step in 10^6 overflows at random routing. A rank with all experts never overflows. Choices beyond are "
-     "dropped and counted"},
     {"moe_config.aux_loss_factor", T::Number, used,
      "weight of each layer's load-balancing loss, 1 where a sample's choices are spread evenly"},
     {"moe_config.num_experts_chosen", T::Count, used, "experts of a token"},

@@ -78,16 +78,6 @@ StridedCopy readCopy(const pb::LibraryCall &call, Types types) {
   return {reader.size("outer"), reader.size("from_stride"), reader.size("bytes"), reader.size("bytes")};
 }
 
-/// Reads SHARD_EDGES: the same positions of each run.
-StridedCopy readEdges(const pb::LibraryCall &call, Types types) {
-  CallReader reader(call, types);
-  int64_t runs = reader.size("zigzag") != 0 ? 2 : 1, bytes = reader.size("bytes");
-  int64_t run = reader.size("seq") / runs * bytes, edges = reader.size("edges") / runs * bytes;
-  if (edges > run || reader.size("seq") % runs != 0 || reader.size("edges") % runs != 0)
-    reader.refuse("edges is " + std::to_string(reader.size("edges")) + ", needs to be equally many of each run");
-  return {reader.product(reader.size("batch"), runs), run, edges, edges, reader.size("first") != 0 ? 0 : run - edges};
-}
-
 Rearrangement readRearrange(const pb::LibraryCall &call, Types types) {
   CallReader reader(call, types);
   return {reader.size("a"), reader.size("b"), reader.size("bytes"), reader.zigzag()};
@@ -121,8 +111,6 @@ LibraryCall prepare(const pb::Plan &plan, const pb::LibraryCall &call, const Reg
     return readCopy(call, types);
   case pb::LibraryCall::REARRANGE:
     return readRearrange(call, types);
-  case pb::LibraryCall::SHARD_EDGES:
-    return readEdges(call, types);
   case pb::LibraryCall::ZERO:
     return readZero(call, types);
   default:

@@ -38,7 +38,6 @@ void rearrangeChunks(Queue &queue, CUdeviceptr to, CUdeviceptr from, const Rearr
 void copy(Queue &queue, CUdeviceptr to, CUdeviceptr from, const StridedCopy &copy) {
   if (copy.blocks <= 0 || copy.bytes <= 0)
     return;
-  from += static_cast<CUdeviceptr>(copy.fromStart);
   bool isDense = copy.fromStride == copy.bytes && copy.toStride == copy.bytes;
   if (isDense || copy.blocks == 1) {
     queue.driver.cuMemcpyDtoDAsync_v2(to, from, static_cast<size_t>(copy.blocks * copy.bytes), queue.stream());

@@ -6,10 +6,9 @@
 
 namespace espalier::rt::cuda {
 
-/// Copies `blocks` blocks of `bytes` bytes, with block starts `fromStride` and `toStride` bytes apart. The first one is
-/// `fromStart` bytes behind the source.
+/// Copies `blocks` blocks of `bytes` bytes, with block starts `fromStride` and `toStride` bytes apart.
 struct StridedCopy {
-  int64_t blocks = 0, fromStride = 0, toStride = 0, bytes = 0, fromStart = 0;
+  int64_t blocks = 0, fromStride = 0, toStride = 0, bytes = 0;
 };
 
 /// Transposes [outer, inner] blocks of `bytes` bytes into [inner, outer]; both sides are contiguous. `zigzag` is that

@@ -7,7 +7,23 @@ namespace espalier::rt::cpu::ESPALIER_LEVEL {
 
 namespace {
 
-/// The rows of one sample of a convolution, which is a run of positions of a longer sequence if there are edges.
+/// Returns the first position that the convolution reads at `t`.
+int64_t beginOf(const ConvTask &task, int64_t sample, int64_t t) {
+  if (!task.visibleFrom)
+    return 0;
+  int64_t begin = minimum(task.visibleFrom[sample * task.sequence + t], t);
+  return begin > 0 ? begin : 0;
+}
+
+/// Calls visit(output, input, distance) for the rows of all terms: the output at t reads the input at t - distance.
+template <class Visit> void forEachTerm(const ConvTask &task, Visit visit) {
+  for (int64_t sample = 0; sample < task.batch; ++sample)
+    for (int64_t t = 0; t < task.sequence; ++t)
+      for (int64_t i = 0; i < task.taps && t - i >= beginOf(task, sample, t); ++i)
+        visit(sample * task.sequence + t, sample * task.sequence + t - i, i);
+}
+
+/// The rows of one sample of a convolution.
 template <Storage From> struct Sample {
   Sample(const ConvTask &task, int64_t number) : task(task), number(number) {
     begin = task.starts ? task.starts[number] : number * task.sequence;
@@ -20,60 +36,24 @@ template <Storage From> struct Sample {
   bool isRead(int64_t t, int64_t i, bool isTransposed) const {
     if (task.positions)
       return t < tokens && i <= task.positions[begin + t];
-    int64_t at = start() + t;
-    if (!isTransposed)
-      return at - i >= beginOf(t);
-    return at + i < task.runs.count * task.sequence && at >= beginOf(t + i);
+    return isTransposed ? t + i < rows && t >= beginOf(task, number, t + i) : t - i >= beginOf(task, number, t);
   }
-  /// Returns the channels of an input; those outside of the rows are in the halo or the edges.
-  const Element<From> *input(int64_t t) const {
-    if (t < 0 && task.halo)
-      return kept(t);
-    bool isOwn = t >= 0 && t < rows;
-    const void *from = isOwn ? task.x : task.edges;
-    return static_cast<const Element<From> *>(from) + (isOwn ? begin + t : edgeOf(t)) * task.channels + task.first;
+  /// Returns the channels of an input; those before the rows are in the halo.
+  Element<From> *input(int64_t t) const {
+    int64_t row = t < 0 ? (number + 1) * (task.taps - 1) + t : begin + t;
+    return static_cast<Element<From> *>(t < 0 ? task.halo : const_cast<void *>(task.x)) + row * task.channels +
+           task.first;
   }
   /// Moves the last inputs to the halo.
   void keep() const {
     for (int64_t t = 1 - task.taps; t < 0 && tokens > 0; ++t)
       for (int64_t c = 0; c < task.count; ++c)
-        kept(t)[c] = input(t + tokens)[c];
+        input(t)[c] = input(t + tokens)[c];
   }
 
-private:
-  Element<From> *kept(int64_t t) const {
-    return static_cast<Element<From> *>(task.halo) + ((number + 1) * (task.taps - 1) + t) * task.channels + task.first;
-  }
-  /// Returns the position of the first row in its sequence.
-  int64_t start() const { return task.edges ? task.runs.numberOf(number) * task.sequence : 0; }
-  /// Returns the row among the edges of a position outside of the rows: the last ones of earlier runs, or the first
-  /// ones of later runs.
-  int64_t edgeOf(int64_t t) const {
-    int64_t at = start() + t, within = at % task.sequence - (t < 0 ? task.sequence - task.kept : 0);
-    return (number / task.runs.own * task.runs.count + at / task.sequence) * task.kept + within;
-  }
-  /// Returns the first position of the sequence that the convolution reads at row t.
-  int64_t beginOf(int64_t t) const {
-    if (!task.visibleFrom)
-      return 0;
-    int64_t from = t < rows ? task.visibleFrom[begin + t] : task.limits[edgeOf(t)];
-    return from > 0 ? minimum(from, start() + t) : 0;
-  }
-
-public:
   const ConvTask &task;
   int64_t number, begin = 0, rows = 0, tokens = 0; ///< `tokens` of a carried convolution; padding follows them
 };
-
-/// Calls visit(output row, input, distance) for all terms: the output at t reads the input at t - distance.
-template <Storage From, class Visit> void forEachTerm(const ConvTask &task, Visit visit) {
-  for (int64_t number = 0; number < task.batch; ++number) {
-    Sample<From> sample(task, number);
-    for (int64_t t = 0; t < sample.rows; ++t)
-      for (int64_t i = 0; i < task.taps && sample.isRead(t, i, false); ++i)
-        visit(sample.begin + t, sample.input(t - i), i);
-  }
-}
 
 template <Storage From, Storage To>
 void convolve(const ConvTask &task, const float *weight, int64_t padded, bool isTransposed, Element<To> *y) {
@@ -118,10 +98,12 @@ void causalConvGradient(const ConvTask &task, const void *dy, void *gradient, St
     task.scratch[i] = 0;
   withStorage(task.from, [&]<Storage From>() {
     withStorage(task.to, [&]<Storage To>() {
-      forEachTerm<From>(task, [&](int64_t output, const Element<From> *input, int64_t distance) {
+      forEachTerm(task, [&](int64_t output, int64_t input, int64_t distance) {
         float *sums = task.scratch + (task.taps - 1 - distance) * padded;
         for (int64_t c = 0; c < task.count; c += kWidth)
-          storeFloats(sums + c, loadFloats(sums + c) + loadFirst<From>(input + c, task.count - c) *
+          storeFloats(sums + c, loadFloats(sums + c) + loadFirst<From>(static_cast<const Element<From> *>(task.x) +
+                                                                           input * task.channels + task.first + c,
+                                                                       task.count - c) *
                                                            loadFirst<To>(static_cast<const Element<To> *>(dy) +
                                                                              output * task.channels + task.first + c,
                                                                          task.count - c));

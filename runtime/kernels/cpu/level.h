@@ -130,44 +130,29 @@ struct RopeTask {
   float *scratch; ///< headDim floats
 };
 
-/// The runs of positions of sequences of which a rank has a shard: the rank's own ones per sample, which follow each
-/// other in its rows, among all `count` ones.
-struct SequenceRuns {
-  int64_t own = 1, count = 1, first = 0;
-  /// Returns the number among all runs of run `row`, counted over the samples.
-  int64_t numberOf(int64_t row) const { return row % own == 0 ? first : count - 1 - first; }
-};
-
-/// A recurrence of functions.def, whose samples are runs of positions. `groups` have q and k of their own, and `group`
-/// heads each.
+/// A recurrence of functions.def. `groups` have q and k of their own, and `group` heads each.
 struct RecurrenceShape {
   int64_t batch, sequence, groups, group, keyDim, valueDim, chunk;
   bool byColumn, delta;
   Storage storage;
-  SequenceRuns runs = {};
-  bool isOfBorders = false; ///< whether a state has the columns of A behind those of v
 };
 
 /// The largest number of positions in a chunk of a recurrence.
 inline constexpr int64_t kLongestChunk = 128;
 
-/// One head of one sample of a recurrence, or what its run of positions does to states: if there is neither `out` nor
-/// `dq`. If `dout` is not null, its derivative, that is for all heads of the head's group if there is `dq`. The sample
-/// has the rows [begin, begin + rows) of all samples' positions. Those behind the first `length` are padding.
+/// One head of one sample of a recurrence. If `dout` is not null, its derivative for all heads of the head's group. The
+/// sample has the rows [begin, begin + rows) of all samples' positions. Those behind the first `length` are padding.
 struct RecurrenceTask {
   const RecurrenceShape *shape;
   const void *q, *k, *v;
   const float *decay, *beta;
   const int32_t *visibleFrom; ///< [sequence], of the sample; null: none
   int64_t begin, rows, length;
-  int64_t run = 0; ///< the sample's number among all runs of its sequence
-  int64_t head;    ///< counts the heads of all groups
-  void *scratch = nullptr;
-  const float *borders = nullptr; ///< null, or A and B of all runs and heads of the sequence
-  const float *ends = nullptr;    ///< C of all runs and heads
-  float *state = nullptr;         ///< null, or a state [keyDim, valueDim] that becomes the one after the last position
-  bool continues = false;         ///< whether the first position continues from the state
-  void *out = nullptr;            ///< only of a recurrence
+  int64_t head; ///< counts the heads of all groups
+  void *scratch;
+  float *state = nullptr; ///< null, or a state [keyDim, valueDim] that becomes the one after the last position
+  bool continues = false; ///< whether the first position continues from the state
+  void *out = nullptr;    ///< only of a recurrence
   const void *dout = nullptr;
   void *dq = nullptr, *dk = nullptr, *dv = nullptr;
   float *ddecay = nullptr, *dbeta = nullptr;
@@ -185,10 +170,6 @@ struct ConvTask {
   const int32_t *positions = nullptr; ///< of the rows; null: the convolution is not carried
   const int32_t *starts = nullptr;    ///< first rows of the samples; null: a row for each position
   void *halo = nullptr;               ///< [batch, taps - 1, channels], like x
-  SequenceRuns runs = {};             ///< a sample of the batch is a run
-  int64_t kept = 0;                   ///< positions per run in `edges`
-  const void *edges = nullptr;        ///< [sequences, runs.count, kept, channels], like x; null: no other runs
-  const int32_t *limits = nullptr;    ///< [sequences, runs.count, kept]: visible_from
 };
 
 /// The functions of one level.

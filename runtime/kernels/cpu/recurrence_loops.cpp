@@ -4,9 +4,7 @@
 //   out_t = exp(g_t) S^T q_t + sum_{j<=t} B_tj u_j with B_tj = q_t.k_j exp(g_t - g_j)
 //   S becomes exp(g_last) S + sum_j exp(g_last - g_j) k_j u_j^T.
 // No exponent is positive, because factors span only later positions. All arithmetic is in f32. The derivative stores
-// the states at the borders of chunks in scratch, and goes through the chunks from the last to the first. The factor A
-// of a run of positions is computed as further columns of the state, which begin as the unit matrix, or as ones if A is
-// diagonal, and whose v is 0.
+// the states at the borders of chunks in scratch, and goes through the chunks from the last to the first.
 #include "runtime/kernels/cpu/attention.h"
 #include "runtime/kernels/cpu/loops.h"
 
@@ -48,10 +46,9 @@ void exponentiate(float *x, int64_t count) {
 /// A chunk of one head: its operands, A, B, e and u. Arrays of positions have `chunk` rows.
 class Chunk {
 public:
-  Chunk(const RecurrenceShape &shape, void *memory, bool isBackward)
-      : shape(shape), width(shape.isOfBorders ? shape.valueDim + factors() : shape.valueDim) {
+  Chunk(const RecurrenceShape &shape, void *memory, bool isBackward) : shape(shape) {
     Carver carver(memory);
-    const int64_t C = shape.chunk, N = shape.keyDim, P = width, W = columns();
+    const int64_t C = shape.chunk, N = shape.keyDim, P = shape.valueDim, W = columns();
     for (float **keys : {&q, &k, &qIn, &kIn, &kOut})
       *keys = carver.take(C * N);
     for (float **values : {&v, &e, &u, &out})
@@ -63,7 +60,6 @@ public:
     spans = carver.take(C * C > N ? C * C : N);
     beta = carver.take(C);
     state = carver.take(N * P);
-    passed = carver.take(shape.runs.count > 1 ? N * P : 0);
     products = carver.take(productFloats());
     if (isBackward) {
       for (float **keys : {&dq, &dk, &dkIn, &dkOut})
@@ -87,12 +83,10 @@ protected:
   int64_t heads() const { return shape.groups * shape.group; }
   int64_t columns() const { return shape.byColumn ? shape.keyDim : 1; }
   View keys(float *data) const { return {data, shape.keyDim}; }
-  /// Returns the columns of A behind those of v.
-  int64_t factors() const { return shape.delta ? shape.keyDim : 1; }
-  View values(float *data) const { return {data, width}; }
+  View values(float *data) const { return {data, shape.valueDim}; }
   View scores(float *data) const { return {data, shape.chunk}; }
-  View states(float *data) const { return {data, width}; }
-  float *borderAt(int64_t position) const { return borders + position / shape.chunk * shape.keyDim * width; }
+  View states(float *data) const { return {data, shape.valueDim}; }
+  float *borderAt(int64_t position) const { return borders + position / shape.chunk * shape.keyDim * shape.valueDim; }
   static void copy(float *to, const float *from, int64_t count) {
     for (int64_t i = 0; i < count; ++i)
       to[i] = from[i];
@@ -103,7 +97,7 @@ protected:
 
   /// Returns the scratch of the largest product. A shorter sum may need more scratch than a longer one.
   int64_t productFloats() const {
-    const int64_t sizes[] = {shape.chunk, shape.keyDim, width};
+    const int64_t sizes[] = {shape.chunk, shape.keyDim, shape.valueDim};
     size_t most = 0;
     for (int64_t m : sizes)
       for (int64_t n : sizes)
@@ -150,13 +144,9 @@ protected:
     loadRows<S>(q, N, static_cast<const Element<S> *>(task.q), key, shape.groups * N);
     loadRows<S>(k, N, static_cast<const Element<S> *>(task.k), key, shape.groups * N);
     loadRows<S>(v, shape.valueDim, static_cast<const Element<S> *>(task.v), valueAt(task, 0), heads() * shape.valueDim);
-    for (int64_t t = rows - 1; width > shape.valueDim && t >= 0; --t) // make room for columns of zeros
-      for (int64_t p = width - 1; p >= 0; --p)
-        v[t * width + p] = p < shape.valueDim ? v[t * shape.valueDim + p] : 0;
     int64_t begin = -1;
     for (int64_t t = 0; t < rows; ++t) {
-      int64_t position = task.run * shape.sequence + first + t;
-      bool isFirst = task.visibleFrom && task.visibleFrom[first + t] >= position;
+      bool isFirst = task.visibleFrom && task.visibleFrom[first + t] >= first + t;
       begin = isFirst ? t : begin;
       begins[t] = begin;
       beta[t] = task.beta[headAt(task, t)];
@@ -188,8 +178,8 @@ protected:
   void fade(float *matrix) const {
     const float *last = in + (rows - 1) * columns();
     for (int64_t n = 0; n < shape.keyDim; ++n)
-      for (int64_t p = 0; p < width; ++p)
-        matrix[n * width + p] *= last[shape.byColumn ? n : 0];
+      for (int64_t p = 0; p < shape.valueDim; ++p)
+        matrix[n * shape.valueDim + p] *= last[shape.byColumn ? n : 0];
   }
 
   /// Calls visit(t, j) for the pairs of positions of one document with j <= t.
@@ -242,9 +232,8 @@ protected:
 
   /// Computes A, B, e and u from the state before the chunk.
   void solve() {
-    const int64_t P = width;
-    if (shape.delta || !shape.isOfBorders)
-      score();
+    const int64_t P = shape.valueDim;
+    score();
     if (shape.delta)
       multiply(values(e), keys(kIn), states(state), rows, P, shape.keyDim, false);
     for (int64_t t = 0; t < rows; ++t) {
@@ -260,14 +249,13 @@ protected:
 
   static constexpr float kNever = -1000; ///< an exponent whose power is 0
   const RecurrenceShape &shape;
-  const int64_t width;                ///< the columns of a state
   int64_t first = 0, rows = 0;        ///< the positions of the chunk
   int64_t begins[kLongestChunk] = {}; ///< row of the first position of the document; -1: in an earlier chunk
   float *q, *k, *v, *g, *beta;
   float *in, *after;       ///< exp(g_t) and exp(g_last - g_t)
   float *qIn, *kIn, *kOut; ///< q and k with these factors
   float *spans, *a, *b;    ///< exp(g_t - g_j), A and B
-  float *e, *u, *out, *state, *passed, *products;
+  float *e, *u, *out, *state, *products;
   float *dq = nullptr, *dk = nullptr, *dkIn = nullptr, *dkOut = nullptr, *dout = nullptr, *du = nullptr, *de = nullptr,
         *da = nullptr, *db = nullptr, *dg = nullptr, *dState = nullptr;
   float *dqSum = nullptr, *dkSum = nullptr; ///< [sequence, keyDim]: of all heads of the group
@@ -282,42 +270,31 @@ public:
 
   template <Storage S> void forward(const RecurrenceTask &task) {
     if (task.continues)
-      copy(state, task.state, shape.keyDim * width);
+      copy(state, task.state, shape.keyDim * shape.valueDim);
     else
-      enter(task);
+      clear(state, shape.keyDim * shape.valueDim);
     for (first = 0; first < task.length; first += shape.chunk) {
       if (task.dout)
-        copy(borderAt(first), state, shape.keyDim * width);
+        copy(borderAt(first), state, shape.keyDim * shape.valueDim);
       load<S>(task);
       solve();
-      if (task.out) {
-        multiply(values(out), keys(qIn), states(state), rows, width, shape.keyDim, false);
-        multiply(values(out), scores(b), values(u), rows, width, rows, true);
-        storeRows<S>(out, width, static_cast<Element<S> *>(task.out) + valueAt(task, 0), heads() * width);
+      if (!task.dout) {
+        multiply(values(out), keys(qIn), states(state), rows, shape.valueDim, shape.keyDim, false);
+        multiply(values(out), scores(b), values(u), rows, shape.valueDim, rows, true);
+        storeRows<S>(out, shape.valueDim, static_cast<Element<S> *>(task.out) + valueAt(task, 0),
+                     heads() * shape.valueDim);
       }
       fade(state);
-      multiply(states(state), keys(kOut).turned(), values(u), shape.keyDim, width, rows, true);
+      multiply(states(state), keys(kOut).turned(), values(u), shape.keyDim, shape.valueDim, rows, true);
     }
     if (task.state && task.length > 0)
-      copy(task.state, state, shape.keyDim * width);
+      copy(task.state, state, shape.keyDim * shape.valueDim);
     for (first = task.length; first < task.rows; first += rows) { // padding
       rows = minimum(shape.chunk, task.rows - first);
       clear(out, rows * shape.valueDim);
       storeRows<S>(out, shape.valueDim, static_cast<Element<S> *>(task.out) + valueAt(task, 0),
                    heads() * shape.valueDim);
     }
-  }
-
-  /// Computes the gradient of the state before the run of positions from dout, without that of the state after it.
-  template <Storage S> void backwardOfRun(const RecurrenceTask &task) {
-    clear(dState, shape.keyDim * width);
-    for (first = lastChunk(); first >= 0; first -= shape.chunk) {
-      load<S>(task);
-      score();
-      loadRows<S>(dout, width, static_cast<const Element<S> *>(task.dout), valueAt(task, 0), heads() * width);
-      passBack();
-    }
-    copy(task.state, dState, shape.keyDim * width);
   }
 
   /// Differentiates all heads of a group.
@@ -334,45 +311,10 @@ public:
   }
 
 private:
-  int64_t lastChunk() const { return (ceilDivide(shape.sequence, shape.chunk) - 1) * shape.chunk; }
-
-  /// Returns where one of the gathered matrices [keyDim, columns] of a run begins.
-  const float *matrixOf(const RecurrenceTask &task, const float *all, int64_t run, int64_t columns) const {
-    int64_t sequence = task.begin / shape.sequence / shape.runs.own;
-    return all + ((sequence * shape.runs.count + run) * heads() + task.head) * shape.keyDim * columns;
-  }
-
-  /// Replaces a state, or the gradient of one with `isBackward`, by that at the other end of a run of other ranks.
-  void pass(float *matrix, const RecurrenceTask &task, int64_t run, bool isBackward) {
-    const int64_t N = shape.keyDim, P = width, all = P + factors();
-    const float *border = matrixOf(task, task.borders, run, all);
-    const float *added = isBackward ? matrixOf(task, task.ends, run, P) : border;
-    for (int64_t n = 0; n < N; ++n)
-      for (int64_t p = 0; p < P; ++p)
-        passed[n * P + p] =
-            added[n * (isBackward ? P : all) + p] + (shape.delta ? 0 : border[n * all + P] * matrix[n * P + p]);
-    if (shape.delta) {
-      View factor{const_cast<float *>(border) + P, all};
-      multiply(states(passed), isBackward ? factor.turned() : factor, states(matrix), N, P, N, true);
-    }
-    copy(matrix, passed, N * P);
-  }
-
-  /// Computes the state before the run of positions.
-  void enter(const RecurrenceTask &task) {
-    clear(state, shape.keyDim * width);
-    for (int64_t n = 0; shape.isOfBorders && n < shape.keyDim; ++n)
-      state[n * width + shape.valueDim + (shape.delta ? n : 0)] = 1;
-    for (int64_t run = 0; task.borders && run < task.run; ++run)
-      pass(state, task, run, false);
-  }
-
   template <Storage S> void differentiateHead(const RecurrenceTask &task) {
     forward<S>(task);
     clear(dState, shape.keyDim * shape.valueDim);
-    for (int64_t run = shape.runs.count - 1; task.ends && run > task.run; --run)
-      pass(dState, task, run, true);
-    for (first = lastChunk(); first >= 0; first -= shape.chunk) {
+    for (first = (ceilDivide(shape.sequence, shape.chunk) - 1) * shape.chunk; first >= 0; first -= shape.chunk) {
       copy(state, borderAt(first), shape.keyDim * shape.valueDim);
       load<S>(task);
       solve();
@@ -385,24 +327,6 @@ private:
     }
   }
 
-  /// Computes du, and de times -1, from dout, and replaces dState, the gradient of the state after the chunk, by that
-  /// of the state before.
-  void passBack() {
-    const int64_t C = shape.chunk, N = shape.keyDim, P = shape.valueDim;
-    multiply(values(du), scores(b).turned(), values(dout), rows, P, rows, false);
-    multiply(values(du), keys(kOut), states(dState), rows, P, N, true);
-    fade(dState);
-    multiply(states(dState), keys(qIn).turned(), values(dout), N, P, rows, true);
-    for (int64_t t = rows - 1; t >= 0; --t) {
-      for (int64_t later = t + 1; shape.delta && later < rows; ++later) // de has -beta times du of the later rows
-        addScaled(du + t * P, a[later * C + t], de + later * P, P);
-      for (int64_t p = 0; p < P; ++p)
-        de[t * P + p] = -beta[t] * du[t * P + p];
-    }
-    if (shape.delta)
-      multiply(states(dState), keys(kIn).turned(), values(de), N, P, rows, true);
-  }
-
   /// Computes the gradients of a chunk from dout and from dState, the gradient of the state after the chunk, which
   /// becomes that of the state before. `de` becomes the gradient of v.
   void differentiate(const RecurrenceTask &task) {
@@ -411,15 +335,24 @@ private:
     for (int64_t n = 0; n < N; ++n) // of exp(g_last) S
       dg[(rows - 1) * W + (shape.byColumn ? n : 0)] +=
           in[(rows - 1) * W + (shape.byColumn ? n : 0)] * dot(state + n * P, dState + n * P, P);
+    multiply(values(du), scores(b).turned(), values(dout), rows, P, rows, false);
+    multiply(values(du), keys(kOut), states(dState), rows, P, N, true);
     multiply(keys(dkOut), values(u), states(dState).turned(), rows, N, P, false);
-    passBack();
     multiply(scores(db), values(dout), values(u).turned(), rows, rows, P, false);
     multiply(keys(dq), values(dout), states(state).turned(), rows, N, P, false); // of qIn
-    for (int64_t t = 0; t < rows; ++t)
+    fade(dState);
+    multiply(states(dState), keys(qIn).turned(), values(dout), N, P, rows, true);
+    for (int64_t t = rows - 1; t >= 0; --t) {
+      for (int64_t later = t + 1; shape.delta && later < rows; ++later) // de has -beta times du of the later rows
+        addScaled(du + t * P, a[later * C + t], de + later * P, P);
       task.dbeta[headAt(task, t)] = dot(du + t * P, e + t * P, P);
+      for (int64_t p = 0; p < P; ++p)
+        de[t * P + p] = -beta[t] * du[t * P + p];
+    }
     if (shape.delta) {
       multiply(scores(da), values(de), values(u).turned(), rows, rows, P, false);
       multiply(keys(dkIn), values(de), states(state).turned(), rows, N, P, false);
+      multiply(states(dState), keys(kIn).turned(), values(de), N, P, rows, true);
     } else {
       clear(da, C * C);
       clear(dkIn, C * N);
@@ -496,10 +429,8 @@ size_t recurrenceScratchBytes(const RecurrenceShape &shape, bool isBackward) {
 void recurrence(const RecurrenceTask &task) {
   Head head(*task.shape, task.scratch, task.dout != nullptr);
   withStorage(task.shape->storage, [&]<Storage S>() {
-    if (task.dq)
+    if (task.dout)
       head.backward<S>(task);
-    else if (task.dout)
-      head.backwardOfRun<S>(task);
     else
       head.forward<S>(task);
   });

@@ -141,13 +141,6 @@ TEST(Derivative, OfPartOfAHeadThatIsScaled) {
                      "seq=3 head_dim=6"});
 }
 
-TEST(Derivative, OfPairsWithTheirOwnFactors) {
-  checkDerivative({{{"seq=3 head_dim=6"}, {"seq=3", 0, 0, {0, 1, 5}}},
-                   "%y = model.rope %x0, %x1 {theta = 50.0 : f64, rotary = 4 : i64, amplitude = 1.2 : f64, factors = "
-                   "array<f64: 1.5, 4.0>} : ($0, $1) -> $y",
-                   "seq=3 head_dim=6"});
-}
-
 void checkAttention(const std::string &group, const std::string &attributes) {
   std::string heads = "batch=2 seq=5 kv_heads=3 ";
   checkDerivative({{{heads + group + "head_dim=4"}, {heads + "head_dim=4"}, {heads + "head_dim=4"}},

@@ -101,19 +101,3 @@ func.func @bias.forward(%x: !x {model.role = "stream", model.name = "x"},
   return %first, %second, %third : !y, !y, !y
 }
 }
-
-// -----
-
-// A block of a GPU holds columns of a state, and has a thread for each row of its keys.
-!key = tensor<4x8x2x1025xf32, #model.dims<batch, seq, heads, key>>
-!value = tensor<4x8x2x5xf32, #model.dims<batch, seq, heads, value>>
-!gate = tensor<4x8x2xf32, #model.dims<batch, seq, heads>>
-module attributes {exec.target = "cuda"} {
-func.func @block.forward(%q: !key {model.role = "saved", model.name = "q"}, %k: !key {model.role = "saved", model.name = "k"},
-                         %v: !value {model.role = "saved", model.name = "v"}, %d: !gate {model.role = "saved", model.name = "d"},
-                         %b: !gate {model.role = "saved", model.name = "b"}) -> (!value {model.role = "saved", model.name = "out"}) {
-  // expected-error @below {{'model.recurrence' op needs keys of at most 1024 columns for cuda, got 1025; choose a cluster of CPUs, such as --cluster cpu_local}}
-  %out = model.recurrence %q, %k, %v, %d, %b : (!key, !key, !value, !gate, !gate) -> !value
-  return %out : !value
-}
-}

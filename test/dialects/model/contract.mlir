@@ -27,11 +27,3 @@ func.func @contract_two(%x0: tensor<3x2x6xf32, #model.dims<seq, heads, head_dim>
   %y = model.contract %x0, %x1 : (tensor<3x2x6xf32, #model.dims<seq, heads, head_dim>>, tensor<2x6x4xf32, #model.dims<heads, head_dim, hidden>>) -> tensor<3x4xf32, #model.dims<seq, hidden>>
   return %y : tensor<3x4xf32, #model.dims<seq, hidden>>
 }
-
-// Each row of two holders is multiplied by the matrix of one of the holder's three experts.
-// CHECK-LABEL: func.func @contract_of_owners(
-// CHECK: model.contract %{{.*}}, %{{.*}} owners %{{.*}} :
-func.func @contract_of_owners(%x0: tensor<2x3x5x4xf32, #model.dims<holder, batch, capacity, hidden>>, %x1: tensor<6x4x7xf32, #model.dims<expert, hidden, ffn>>, %x2: tensor<2x3x5xi32, #model.dims<holder, batch, capacity>>) -> tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>> {
-  %y = model.contract %x0, %x1 owners %x2 : (tensor<2x3x5x4xf32, #model.dims<holder, batch, capacity, hidden>>, tensor<6x4x7xf32, #model.dims<expert, hidden, ffn>>, tensor<2x3x5xi32, #model.dims<holder, batch, capacity>>) -> tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>>
-  return %y : tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>>
-}

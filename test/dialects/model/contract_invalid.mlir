@@ -34,21 +34,3 @@ func.func @contract_c2_shared_sizes_differ(%x0: tensor<2x3x4xf32, #model.dims<ba
   %y = model.contract %x0, %x1 : (tensor<2x3x4xf32, #model.dims<batch, seq, hidden>>, tensor<6x5xf32, #model.dims<hidden, ffn>>) -> tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
   return %y : tensor<2x3x5xf32, #model.dims<batch, seq, ffn>>
 }
-
-// -----
-
-// Two holders do not divide five experts.
-func.func @contract_c3_unequal_holders(%x0: tensor<2x3x5x4xf32, #model.dims<holder, batch, capacity, hidden>>, %x1: tensor<5x4x7xf32, #model.dims<expert, hidden, ffn>>, %x2: tensor<2x3x5xi32, #model.dims<holder, batch, capacity>>) -> tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>> {
-  // expected-error @+1 {{needs owners [holder, batch, capacity] of rows, matrices of experts that holders divide}}
-  %y = model.contract %x0, %x1 owners %x2 : (tensor<2x3x5x4xf32, #model.dims<holder, batch, capacity, hidden>>, tensor<5x4x7xf32, #model.dims<expert, hidden, ffn>>, tensor<2x3x5xi32, #model.dims<holder, batch, capacity>>) -> tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>>
-  return %y : tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>>
-}
-
-// -----
-
-// Owners are integers.
-func.func @contract_c3_owners_of_another_type(%x0: tensor<2x3x5x4xf32, #model.dims<holder, batch, capacity, hidden>>, %x1: tensor<6x4x7xf32, #model.dims<expert, hidden, ffn>>, %x2: tensor<2x3x5xf32, #model.dims<holder, batch, capacity>>) -> tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>> {
-  // expected-error @+1 {{needs owners of type i32}}
-  %y = model.contract %x0, %x1 owners %x2 : (tensor<2x3x5x4xf32, #model.dims<holder, batch, capacity, hidden>>, tensor<6x4x7xf32, #model.dims<expert, hidden, ffn>>, tensor<2x3x5xf32, #model.dims<holder, batch, capacity>>) -> tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>>
-  return %y : tensor<2x3x5x7xf32, #model.dims<holder, batch, capacity, ffn>>
-}

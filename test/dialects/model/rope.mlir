@@ -18,14 +18,6 @@ func.func @rope_options(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, 
   return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
 }
 
-// A factor for each pair, as in longrope.
-// CHECK-LABEL: func.func @rope_factors(
-// CHECK: model.rope %{{.*}} {factors = array<f64: 1.000000e+00, 2.500000e+00>, theta = 1.000000e+04 : f64}
-func.func @rope_factors(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
-  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, factors = array<f64: 1.0, 2.5>} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-}
-
 // The inverse rotation of backward.
 // CHECK-LABEL: func.func @rope_inverse(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor{{.*}}%[[X1:[a-z0-9]+]]: tensor

@@ -113,30 +113,3 @@ func.func @rope_c3_odd_first_column(%x: tensor<2x3x6xf32, #model.dims<batch, seq
   %y = model.rope %x, %p {theta = 1.0e4 : f64, rotary = 2 : i64, first = 3 : i64} : (tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>
   return %y : tensor<2x3x6xf32, #model.dims<batch, seq, head_dim>>
 }
-
-// -----
-
-// Two pairs have two factors.
-func.func @rope_c5_pairs(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
-  // expected-error @+1 {{needs 2 positive factors, without factor, got 3}}
-  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, factors = array<f64: 1.0, 2.0, 3.0>} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-}
-
-// -----
-
-// Frequencies are divided by the factors.
-func.func @rope_c5_zero(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
-  // expected-error @+1 {{needs 2 positive factors, without factor, got 2}}
-  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, factors = array<f64: 1.0, 0.0>} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-}
-
-// -----
-
-// One factor, or one for each pair.
-func.func @rope_c5_factor(%x0: tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, %x1: tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>> {
-  // expected-error @+1 {{needs 1 positive factors, without factor, got 1}}
-  %y = model.rope %x0, %x1 {theta = 1.0e4 : f64, rotary = 2 : i64, factor = 2.0 : f64, factors = array<f64: 1.0>} : (tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>, tensor<2x3xi32, #model.dims<batch, seq>>) -> tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-  return %y : tensor<2x3x5x4xf32, #model.dims<batch, seq, heads, head_dim>>
-}

@@ -1,14 +1,6 @@
 // RUN: espalier-opt %s | espalier-opt | FileCheck %s
 // Chooses each token's expert and its slot there.
 
-// Four experts of two holders, which have three slots each.
-// CHECK-LABEL: func.func @route_to_holders(
-// CHECK: model.route %{{.*}} {capacity = 3 : i64, each = 2 : i64}
-func.func @route_to_holders(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> tensor<2x2x3xi32, #model.dims<holder, batch, capacity>> {
-  %ids, %slots, %owners = model.route %x0 {capacity = 3 : i64, each = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<2x2x3xi32, #model.dims<holder, batch, capacity>>)
-  return %owners : tensor<2x2x3xi32, #model.dims<holder, batch, capacity>>
-}
-
 // CHECK-LABEL: func.func @route(
 // CHECK-SAME: %[[X0:[a-z0-9]+]]: tensor
 // CHECK: model.route %[[X0]] {capacity = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>)

@@ -61,21 +61,3 @@ func.func @route_c4_unequal_groups(%x0: tensor<2x3x4xf32, #model.dims<batch, seq
   %ids, %slots = model.route %x0 {capacity = 2 : i64, groups = 3 : i64, kept_groups = 1 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>)
   return %ids, %slots : tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>
 }
-
-// -----
-
-// Owners have no number of experts of a holder.
-func.func @route_c5_owners_alone(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> tensor<2x2x2xi32, #model.dims<holder, batch, capacity>> {
-  // expected-error @+1 {{needs owners and `each` together}}
-  %ids, %slots, %owners = model.route %x0 {capacity = 2 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<2x2x2xi32, #model.dims<holder, batch, capacity>>)
-  return %owners : tensor<2x2x2xi32, #model.dims<holder, batch, capacity>>
-}
-
-// -----
-
-// Two holders of three experts are six experts.
-func.func @route_c5_other_experts(%x0: tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> tensor<2x2x2xi32, #model.dims<holder, batch, capacity>> {
-  // expected-error @+1 {{needs owners [holder, batch, capacity], holders with `each` experts}}
-  %ids, %slots, %owners = model.route %x0 {capacity = 2 : i64, each = 3 : i64} : (tensor<2x3x4xf32, #model.dims<batch, seq, router>>) -> (tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<1x2x3xi32, #model.dims<choice, batch, seq>>, tensor<2x2x2xi32, #model.dims<holder, batch, capacity>>)
-  return %owners : tensor<2x2x2xi32, #model.dims<holder, batch, capacity>>
-}

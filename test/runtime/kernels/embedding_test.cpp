@@ -160,29 +160,6 @@ TEST(Rope, RotatesAPartOfAHeadWithScaledFrequencies) {
       });
 }
 
-TEST(Rope, DividesEachFrequencyByItsFactor) {
-  constexpr int64_t headDim = 6;
-  constexpr double factors[] = {1, 2.5, 7};
-  forEachLevel([&](const cpu::Loops &loops) {
-    CallUnderTest test(pb::LibraryCall::ROPE, {static_cast<int64_t>(kPositions.size()), 1, headDim, 0},
-                       {10000, 1, 0, 0, 0, 1, factors[0], factors[1], factors[2]});
-    int64_t elements = static_cast<int64_t>(kPositions.size()) * headDim;
-    test.add(pb::F32, elements);
-    test.addIds(kPositions);
-    test.add(pb::F32, elements);
-    test.run(1, loops);
-    for (int64_t token = 0; token < elements / headDim; ++token)
-      for (int64_t pair = 0; pair < headDim / 2; ++pair) {
-        double angle = kPositions[static_cast<size_t>(token)] *
-                       std::pow(10000.0, -2.0 * static_cast<double>(pair) / headDim) / factors[pair];
-        double low = test.at(0, token * headDim + pair), high = test.at(0, token * headDim + headDim / 2 + pair);
-        ASSERT_NEAR(test.at(2, token * headDim + pair), low * std::cos(angle) - high * std::sin(angle),
-                    4e-7 * (std::abs(low) + std::abs(high)))
-            << angle;
-      }
-  });
-}
-
 TEST(Rope, InverseUndoesItInPlace) {
   CallUnderTest there = makeRope(pb::F32, 2, 10, false), back = makeRope(pb::F32, 2, 10, true);
   there.run(1);

@@ -127,16 +127,6 @@ TEST(Refusal, RopeOfAnOddHead) {
   expectRefusal(test, "library call ROPE: head_dim is 3, needs to be even");
 }
 
-TEST(Refusal, RopeWithFactorsOfOtherPairs) {
-  CallUnderTest test(pb::LibraryCall::ROPE, {2, 1, 4, 0}, {10000, 1, 0, 0, 0, 1, 2});
-  test.add(pb::F32, 8);
-  test.addIds({0, 1});
-  test.add(pb::F32, 8);
-  expectRefusal(test, "library call ROPE: has 1 factors, needs 2 above 0, or none");
-  test.call.add_floats(0);
-  expectRefusal(test, "library call ROPE: has 2 factors, needs 2 above 0, or none");
-}
-
 TEST(Refusal, BlocksBehindTheEnd) {
   CallUnderTest copy(pb::LibraryCall::COPY, {3, 8, 4});
   copy.add(pb::F32, 4);

@@ -160,7 +160,7 @@ TEST_F(MindFormers, LlamaWithExpertsIsMixtral) {
   EXPECT_EQ(llama({"moe_config.expert_num=1"}).config.model.name, "llama");
   run = llama({"moe_config.expert_num=8", "moe_config.num_experts_chosen=2", "moe_config.capacity_factor=-1"});
   EXPECT_EQ(run.diagnostics.render(), "");
-  EXPECT_TRUE(run.config.model.isDropless);
+  EXPECT_EQ(run.config.model.dims.at("capacity"), 16);
   EXPECT_THAT(reportOf(run, "moe_config.capacity_factor").effect, HasSubstr("no token is dropped"));
   run = llama({"moe_config.expert_num=8", "moe_config.num_experts_chosen=2", "moe_config.capacity_factor=abc"});
   EXPECT_EQ(run.diagnostics.render(), "--set: error: capacity_factor must be a number, got abc\n") << "once";
